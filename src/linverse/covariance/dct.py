@@ -1,0 +1,85 @@
+"""Stationary noise with reflecting boundaries, on the whole image or block by block: Q = orthonormal DCT-II in both axes.
+
+A blur is exactly diagonal here iff its kernel has odd length, is even in each axis separately, and the image is continued by
+half-sample symmetry (numpy's "symmetric"). On b×b blocks the box mean of ×b super-resolution is exactly diagonal: it measures
+the DC coefficient of each block and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from linverse.covariance.base import Covariance
+
+
+@lru_cache(maxsize=64)
+def dct_matrix(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[n, n], rows = orthonormal DCT-II vectors: D[k, j] = √(2/n)·cos(π k (j + ½)/n), D[0, j] = 1/√n."""
+    index = torch.arange(n, dtype=torch.float64)
+    matrix = torch.cos(math.pi * index[:, None] * (index[None, :] + 0.5) / n) * math.sqrt(2.0 / n)
+    matrix[0] /= math.sqrt(2.0)
+    return matrix.to(dtype=dtype, device=device)
+
+
+def dct_frequencies(height: int, width: int, like: Tensor) -> Tensor:
+    """[2, H, W]: frequency of each DCT coefficient, cycles a pixel, in [0, ½)."""
+    vertical = torch.arange(height, dtype=like.dtype, device=like.device) / (2 * height)
+    horizontal = torch.arange(width, dtype=like.dtype, device=like.device) / (2 * width)
+    return torch.stack(torch.meshgrid(vertical, horizontal, indexing="ij"))
+
+
+@dataclass(frozen=True, eq=False)
+class DCTCovariance(Covariance):
+    """Σ diagonal in the DCT-II basis of the whole image."""
+
+    def analysis(self, x: Tensor) -> Tensor:
+        rows, columns = (dct_matrix(n, x.dtype, x.device) for n in self.size)
+        return rows @ x @ columns.mT
+
+    def synthesis(self, z: Tensor) -> Tensor:
+        rows, columns = (dct_matrix(n, z.dtype, z.device) for n in self.size)
+        return rows.mT @ z @ columns
+
+    @property
+    def basis(self) -> str:
+        return "dct"
+
+    def frequencies(self) -> Tensor:
+        return dct_frequencies(*self.size, self.log_variance)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockDCTCovariance(Covariance):
+    """Σ diagonal in the DCT-II basis of `block`×`block` tiles; coefficient (u, v) of a tile sits at its pixel (u, v)."""
+
+    block: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        height, width = self.size
+        if self.block < 1 or height % self.block or width % self.block:
+            raise ValueError(f"blocks of {self.block}×{self.block} do not tile a {height}×{width} image")
+
+    def _transform(self, x: Tensor, matrix: Tensor) -> Tensor:
+        tiles = x.unflatten(-2, (-1, self.block)).unflatten(-1, (-1, self.block))  # [..., y, u, x, v]
+        along_columns = tiles @ matrix.mT
+        along_rows = along_columns.transpose(-2, -3).mT @ matrix.mT  # [..., y, x, v, u]
+        return along_rows.mT.transpose(-2, -3).flatten(-2).flatten(-3, -2)
+
+    def analysis(self, x: Tensor) -> Tensor:
+        return self._transform(x, dct_matrix(self.block, x.dtype, x.device))
+
+    def synthesis(self, z: Tensor) -> Tensor:
+        return self._transform(z, dct_matrix(self.block, z.dtype, z.device).mT)
+
+    @property
+    def basis(self) -> str:
+        return f"block-dct-{self.block}"
+
+    def frequencies(self) -> Tensor:
+        return dct_frequencies(self.block, self.block, self.log_variance)

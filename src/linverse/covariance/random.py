@@ -1,0 +1,265 @@
+"""Training distributions over Σ.
+
+Training must visit what inference visits: a draw is a degradation's Σ_T and then, with some probability, a random point on
+the geometric path from it to the floor λ_min·I. With a small probability the draw is isotropic, so that every basis reaches
+λ_max·I, where the energy is normalised and all bases meet. Variances are log-uniform, inside and outside of a mask drawn
+independently (paper, appendix "Distribution covariances used for training").
+
+A distribution is a frozen dataclass with `sample(n, shape, limits, generator)`; nothing loops over samples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from linverse.covariance.base import Covariance, VarianceRange
+from linverse.covariance.dct import BlockDCTCovariance, DCTCovariance
+from linverse.covariance.fourier import FourierCovariance
+from linverse.covariance.spatial import SpatialCovariance
+from linverse.covariance.transfer import gaussian_transfer
+
+Shape = tuple[int, int, int]
+
+
+class CovarianceDistribution(Protocol):
+    """Draws n covariances of one basis for images of shape [C, H, W]; `kind` names it in a configuration."""
+
+    kind: ClassVar[str]
+
+    def sample(
+        self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
+    ) -> Covariance: ...
+
+
+def log_uniform(shape: tuple[int, ...], limits: VarianceRange, generator: torch.Generator | None) -> Tensor:
+    """log λ uniform between the logarithms of the limits."""
+    low, high = math.log(limits.minimum), math.log(limits.maximum)
+    return low + (high - low) * torch.rand(shape, generator=generator)
+
+
+def _two_levels(inside: Tensor, limits: VarianceRange, generator: torch.Generator | None) -> Tensor:
+    """[n, H, W] boolean masks → log λ with one level inside and one outside, [n, 1, H, W]."""
+    levels = log_uniform((2, inside.shape[0], 1, 1), limits, generator)
+    return torch.where(inside, levels[0], levels[1])[:, None]
+
+
+@dataclass(frozen=True)
+class Isotropic:
+    """λ·I in pixels."""
+
+    kind: ClassVar[str] = "isotropic"
+
+    def sample(
+        self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
+    ) -> Covariance:
+        levels = log_uniform((n, 1, 1, 1), limits, generator).expand(n, 1, *shape[1:])
+        return SpatialCovariance(levels.contiguous(), shape[0])
+
+
+@dataclass(frozen=True)
+class CentreBox:
+    """A centred square of side `smallest`…`largest` (0: up to the shorter side of the image)."""
+
+    kind: ClassVar[str] = "box"
+    smallest: int = 1
+    largest: int = 0
+
+    def sample(
+        self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
+    ) -> Covariance:
+        _, height, width = shape
+        largest = self.largest or min(height, width)
+        side = torch.randint(self.smallest, largest + 1, (n, 1, 1), generator=generator)
+        return SpatialCovariance(_two_levels(centre_box(side, height, width), limits, generator), shape[0])
+
+
+def centre_box(side: Tensor, height: int, width: int) -> Tensor:
+    """[n, 1, 1] sides → [n, H, W] masks, true inside the centred square."""
+    top, left = (height - side) // 2, (width - side) // 2
+    rows, columns = torch.arange(height)[None, :, None], torch.arange(width)[None, None, :]
+    return (rows >= top) & (rows < top + side) & (columns >= left) & (columns < left + side)
+
+
+@dataclass(frozen=True)
+class HalfMasks:
+    """A band of 1…N full rows ("horizontal") or columns ("vertical") at either end, or `smallest`…`largest` of them."""
+
+    kind: ClassVar[str] = "half"
+    direction: str = "horizontal"
+    smallest: int = 1
+    largest: int = 0
+
+    def sample(
+        self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
+    ) -> Covariance:
+        _, height, width = shape
+        length = height if self.direction == "horizontal" else width
+        depth = torch.randint(self.smallest, (self.largest or length) + 1, (n, 1), generator=generator)
+        at_end = torch.rand((n, 1), generator=generator) < 0.5
+        index = torch.arange(length)[None, :]
+        band = torch.where(at_end, index >= length - depth, index < depth)
+        line = band[:, :, None] if self.direction == "horizontal" else band[:, None, :]
+        return SpatialCovariance(_two_levels(line.expand(n, height, width), limits, generator), shape[0])
+
+
+@dataclass(frozen=True)
+class RandomPixelMasks:
+    """Each pixel inside with a probability drawn uniformly in [least, most] for the image."""
+
+    kind: ClassVar[str] = "pixels"
+    least: float = 0.05
+    most: float = 0.95
+
+    def sample(
+        self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
+    ) -> Covariance:
+        share = self.least + (self.most - self.least) * torch.rand((n, 1, 1), generator=generator)
+        inside = torch.rand((n, *shape[1:]), generator=generator) < share
+        return SpatialCovariance(_two_levels(inside, limits, generator), shape[0])
+
+
+@dataclass(frozen=True)
+class Patches:
+    """An independent variance for every b×b patch, b drawn from `sizes` (those that tile the image)."""
+
+    kind: ClassVar[str] = "patches"
+    sizes: tuple[int, ...] = (1, 2, 4, 7, 14, 28)
+
+    def sample(
+        self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
+    ) -> Covariance:
+        channels, height, width = shape
+        sizes = [b for b in self.sizes if height % b == 0 and width % b == 0]
+        if not sizes:
+            raise ValueError(f"none of the patch sizes {self.sizes} tiles a {height}×{width} image")
+        choice = torch.randint(len(sizes), (n, 1, 1), generator=generator)
+        levels = log_uniform((n, height, width), limits, generator)
+        out = levels
+        for index, b in enumerate(sizes):
+            tiled = levels[:, ::b, ::b].repeat_interleave(b, dim=1).repeat_interleave(b, dim=2)
+            out = torch.where(choice == index, tiled, out)
+        return SpatialCovariance(out[:, None], channels)
+
+
+@dataclass(frozen=True)
+class GaussianBlurs:
+    """λ = σ²/|h|² of a Gaussian blur, cut at λ_max; its std (pixels) uniform in [narrowest, widest], σ² log-uniform."""
+
+    kind: ClassVar[str] = "gaussian-blur"
+    narrowest: float = 0.3
+    widest: float = 3.0
+    boundary: str = "periodic"
+
+    def sample(
+        self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
+    ) -> Covariance:
+        std = self.narrowest + (self.widest - self.narrowest) * torch.rand(n, generator=generator)
+        gain = gaussian_transfer(std, shape[1:], self.boundary).abs().clamp_min(1e-30)
+        noise = log_uniform((n, 1, 1), limits, generator)
+        log_variance = (noise - 2 * gain.log()).clamp_max(math.log(limits.maximum))[:, None]
+        family = FourierCovariance if self.boundary == "periodic" else DCTCovariance
+        return family(log_variance, shape[0])
+
+
+@dataclass(frozen=True)
+class BoxSuperResolution:
+    """×factor box-mean super-resolution: one level for the DC coefficient of each block, one for the others."""
+
+    kind: ClassVar[str] = "super-resolution"
+    factor: int = 4
+
+    def sample(
+        self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
+    ) -> Covariance:
+        channels, height, width = shape
+        constant = torch.zeros(height, width, dtype=torch.bool)
+        constant[:: self.factor, :: self.factor] = True
+        log_variance = _two_levels(constant.expand(n, height, width), limits, generator)
+        return BlockDCTCovariance(log_variance, channels, self.factor)
+
+
+KINDS: dict[str, type[Any]] = {
+    cls.kind: cls
+    for cls in (Isotropic, CentreBox, HalfMasks, RandomPixelMasks, Patches, GaussianBlurs, BoxSuperResolution)
+}
+
+
+@dataclass(frozen=True)
+class Component:
+    """A distribution and how often it is drawn."""
+
+    weight: float
+    distribution: CovarianceDistribution
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A mixture of distributions; `path` is the probability of moving on along the path, `isotropic` that of c·I."""
+
+    components: tuple[Component, ...]
+    path: float = 0.5
+    isotropic: float = 0.05
+
+    def sample(
+        self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
+    ) -> list[tuple[Covariance, Tensor]]:
+        """n draws, as (Σ, rows) for each basis that occurs: `rows` says which of the n samples they are."""
+        weights = torch.tensor([c.weight for c in self.components], dtype=torch.float64)
+        choice = torch.multinomial(weights, n, replacement=True, generator=generator)
+        groups: dict[str, list[tuple[Covariance, Tensor]]] = {}
+        for index, component in enumerate(self.components):
+            rows = (choice == index).nonzero().flatten()
+            if len(rows) == 0:
+                continue
+            start = component.distribution.sample(len(rows), shape, limits, generator)
+            cov = self._along_path(start, limits, generator)
+            groups.setdefault(cov.basis, []).append((cov, rows))
+        return [_concatenate(parts) for parts in groups.values()]
+
+    def _along_path(self, cov: Covariance, limits: VarianceRange, generator: torch.Generator | None) -> Covariance:
+        shape = (cov.batch, 1, 1, 1)
+        moved = torch.rand(shape, generator=generator) < self.path
+        t = torch.rand(shape, generator=generator) * moved
+        point = cov.interpolate(cov.isotropic(limits.minimum), t)
+        flat = torch.rand(shape, generator=generator) < self.isotropic
+        return point.with_log_variance(torch.where(flat, log_uniform(shape, limits, generator), point.log_variance))
+
+    def bases(self, shape: Shape) -> tuple[str, ...]:
+        """The bases that this mixture draws from."""
+        limits = VarianceRange(1e-2, 1.0)
+        draws = (c.distribution.sample(1, shape, limits) for c in self.components)
+        return tuple(dict.fromkeys(cov.basis for cov in draws))
+
+    def to_config(self) -> dict[str, Any]:
+        parts = [
+            {"weight": c.weight, "kind": c.distribution.kind, **asdict(c.distribution)}  # type: ignore[call-overload]
+            for c in self.components
+        ]
+        return {"components": parts, "path": self.path, "isotropic": self.isotropic}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Mixture:
+        return cls(tuple(_component(part) for part in config["components"]), config["path"], config["isotropic"])
+
+
+def _component(part: dict[str, Any]) -> Component:
+    kind = part["kind"]
+    if kind not in KINDS:
+        raise ValueError(f"unknown covariance distribution {kind!r}; there are {', '.join(sorted(KINDS))}")
+    options = {key: value for key, value in part.items() if key not in ("kind", "weight")}
+    unknown = options.keys() - {f.name for f in fields(KINDS[kind])}
+    if unknown:
+        raise ValueError(f"covariance distribution {kind!r} has no option {', '.join(sorted(unknown))}")
+    tuples = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    return Component(part["weight"], KINDS[kind](**tuples))
+
+
+def _concatenate(parts: list[tuple[Covariance, Tensor]]) -> tuple[Covariance, Tensor]:
+    covs, rows = zip(*parts, strict=True)
+    log_variance = torch.cat([cov.log_variance for cov in covs])
+    return covs[0].with_log_variance(log_variance), torch.cat(rows)

@@ -1,0 +1,113 @@
+"""Energies U(y, Σ) = −log p(y|Σ), learned and analytic alike, and what their derivatives tell.
+
+With e = Σ^{1/2}∇_yU and κ = λ∂U/∂λ in Σ's eigenbasis (paper §3.1–3.2):
+    Tweedie             E[x|y] = y − Σ∇_yU
+    covariance score    κ_i = E[½(1 − ε_i²) | y],  ε = Σ^{-1/2}(y − x)
+    posterior variance  Var[x_i|y] = λ_i(1 − 2κ_i − e_i²): one evaluation, no Hessian
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from linverse.covariance import Covariance, VarianceRange
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An energy and its derivatives at (y, Σ).
+
+    `energy` [B] in nats; `score` ∇_yU and `mean` E[x|y] in pixels, [B, C, H, W]; `cov_score` κ and `variance` Var[x_i|y] in the
+    eigenbasis, of log λ's shape. Where one entry of log λ serves several channels both are the mean over them.
+    """
+
+    energy: Tensor
+    score: Tensor
+    cov_score: Tensor
+    mean: Tensor
+    variance: Tensor
+
+
+@runtime_checkable
+class Energy(Protocol):
+    """U(y, Σ), normalised: exp(−U(·, Σ)) integrates to 1 for every Σ in its range."""
+
+    @property
+    def range(self) -> VarianceRange:
+        """The variances and bases for which the energy is known."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """[C, H, W] of the images."""
+
+    def __call__(self, y: Tensor, cov: Covariance) -> Tensor:
+        """U, [B], nats, float64."""
+
+    def gaussian(self, cov: Covariance) -> tuple[Tensor, Tensor]:
+        """Mean m and variance C of the data in Σ's eigenbasis, broadcastable to [B, C, H, W]."""
+
+
+@runtime_checkable
+class SelfEvaluating(Protocol):
+    """An energy that knows numerically better forms of its own derivatives."""
+
+    def evaluate(self, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation: ...
+
+
+def check_pair(energy: Energy, y: Tensor, cov: Covariance) -> None:
+    """Refuse (y, Σ) of a wrong shape; warn, naming the range, when Σ lies outside of what the energy knows."""
+    if (cov.channels, *cov.size) != energy.shape:
+        raise ValueError(
+            f"the covariance is for {cov.channels}×{cov.size[0]}×{cov.size[1]} images; "
+            f"the energy takes {'×'.join(map(str, energy.shape))}"
+        )
+    cov.check_image(y)
+    excess = energy.range.excess(cov)
+    if excess:
+        warnings.warn(f"Σ has {excess}: the answer is an extrapolation", stacklevel=3)
+
+
+def evaluate(energy: Energy, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
+    """U, ∇_yU, κ, E[x|y] and Var[x|y] from one backward pass.
+
+    Differentiates the given y and log λ where they require grad, else fresh leaves. With `create_graph` the result can be
+    differentiated again (training).
+    """
+    check_pair(energy, y, cov)
+    if isinstance(energy, SelfEvaluating):
+        return energy.evaluate(y, cov, create_graph=create_graph)
+    return autograd_evaluate(energy, y, cov, create_graph=create_graph)
+
+
+def autograd_evaluate(energy: Energy, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
+    """The plain forms, by automatic differentiation: right for λ ≲ C; the variance cancels at large λ."""
+    with torch.enable_grad():
+        leaf_y = y if y.requires_grad else y.detach().requires_grad_()
+        log_variance = (
+            cov.log_variance if cov.log_variance.requires_grad else cov.log_variance.detach().requires_grad_()
+        )
+        leaf = cov.with_log_variance(log_variance)
+        u = energy(leaf_y, leaf)
+        score, kappa = torch.autograd.grad(u.sum(), (leaf_y, log_variance), create_graph=create_graph)
+        if not create_graph:
+            u, leaf, leaf_y = u.detach(), leaf.detach(), leaf_y.detach()
+        return from_derivatives(u, score, kappa / leaf.multiplicity, leaf_y, leaf)
+
+
+def from_derivatives(energy: Tensor, score: Tensor, kappa: Tensor, y: Tensor, cov: Covariance) -> Evaluation:
+    """Tweedie's mean and the one-shot variance, from ∇_yU and κ."""
+    coefficients = cov.analysis(score)
+    mean = y - cov.synthesis(coefficients * cov.variance)
+    scaled_square = group_mean(coefficients.square(), cov) * cov.variance
+    variance = (cov.variance * (1 - 2 * kappa - scaled_square)).clamp_min(0)
+    return Evaluation(energy, score, kappa, mean, variance)
+
+
+def group_mean(coefficients: Tensor, cov: Covariance) -> Tensor:
+    """Mean over the channels that share an entry of log λ."""
+    return coefficients.mean(dim=1, keepdim=True) if cov.multiplicity > 1 else coefficients

@@ -1,0 +1,127 @@
+"""What was measured, and how it is seen as an image under coloured noise.
+
+In the eigenbasis of HᵀH a measurement is z_i = |h_i| x_i + √ν_i v_i (phase and sign of h undone). Lifting it into an energy's
+range [λ_min, λ_max] gives y = x + noise of covariance Σ = Q diag(λ) Qᵀ:
+    h̃_i = max(|h_i|, √(ν_i/λ_max)),   y_i = z_i/h̃_i,   λ_i = ν_i/h̃_i²          (continuous in the operator's parameters)
+    not measured at all (h_i = 0):     λ_i = λ_max and y_i is filled: m_i + N(0, λ_max + C_i), afresh for every posterior sample,
+                                       or m_i itself where an expectation is wanted; the error is at most E‖x−m‖²/(2λ_max) nats
+    λ_i < λ_min:                       λ_i ← λ_min, and N(0, λ_min − λ_i) is added to y_i.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from linverse.covariance import Covariance, VarianceRange
+from linverse.rng import normal_like
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """(y, Σ) for an energy, and what turns U(y, Σ) into the evidence of the raw data.
+
+    −log p(raw) = U(y, Σ) + `log_gain` + `fill_log_density`, both [B]: Σ log h̃ over what was measured, and the density that the
+    fill has of its own where nothing was.
+    """
+
+    y: Tensor
+    cov: Covariance
+    log_gain: Tensor
+    fill_log_density: Tensor
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """z = |h|x + √ν v in a basis; `log_gain` = log|h| is −inf where nothing was measured.
+
+    `raw` is what a person would look at; `template` carries the basis; `coefficients` z, [B, C, H, W]; `log_gain` and `log_noise`
+    (log ν) have log λ's shape, [1 or B, 1 or C, H, W]. `hidden` holds the true coefficients in a simulation that wants the
+    exact law of the fill, x_i + N(0, λ_max).
+    """
+
+    raw: Tensor
+    template: Covariance
+    coefficients: Tensor
+    log_gain: Tensor
+    log_noise: Tensor
+    hidden: Tensor | None = None
+
+    @property
+    def batch(self) -> int:
+        return self.coefficients.shape[0]
+
+    @property
+    def log_variance(self) -> Tensor:
+        """log λ = log ν − 2 log|h| before any limits; +inf where nothing was measured."""
+        return self.log_noise - 2 * self.log_gain
+
+    @property
+    def measured(self) -> Tensor:
+        """True where there is data."""
+        return self.log_gain > -math.inf
+
+    def __getitem__(self, rows: slice | Tensor | list[int]) -> Measurement:
+        def pick(t: Tensor) -> Tensor:
+            return t[rows] if t.shape[0] == self.batch else t
+
+        return replace(
+            self,
+            raw=self.raw[rows],
+            coefficients=self.coefficients[rows],
+            log_gain=pick(self.log_gain),
+            log_noise=pick(self.log_noise),
+            hidden=None if self.hidden is None else self.hidden[rows],
+        )
+
+    def repeat_interleave(self, n: int) -> Measurement:
+        """Each measurement n times in a row."""
+        return self[torch.arange(self.batch).repeat_interleave(n)]
+
+    def covariance(self, limits: VarianceRange) -> Covariance:
+        """Σ within the limits."""
+        log_variance = self.log_variance.clamp(math.log(limits.minimum), math.log(limits.maximum))
+        return self.template.with_log_variance(log_variance.expand(self.batch, -1, -1, -1).contiguous())
+
+    def lift(
+        self,
+        limits: VarianceRange,
+        gaussian: tuple[Tensor, Tensor],
+        generator: torch.Generator | None = None,
+        *,
+        random_fill: bool = True,
+    ) -> Lifted:
+        """(y, Σ) in the limits of an energy whose data have the given mean and variance in this basis."""
+        mean, prior = gaussian
+        z, measured = self.coefficients, self.measured
+        bottom, top = math.log(limits.minimum), math.log(limits.maximum)
+        log_gain = torch.maximum(self.log_gain, 0.5 * (self.log_noise - top))
+        fill_std = (limits.maximum + prior).sqrt()
+        noise = normal_like(z, generator)
+        # −inf gains make infinities that `where` would pass on to gradients: they are replaced before the division
+        safe_gain = torch.where(measured, log_gain, torch.zeros_like(log_gain))
+        log_variance = torch.where(measured, self.log_noise - 2 * safe_gain, torch.full_like(log_gain, top))
+        deficit = (limits.minimum - log_variance.exp()).clamp_min(0).sqrt()
+        y = z * torch.exp(-safe_gain) + noise * deficit
+        y = torch.where(measured, y, self._fill(mean, fill_std, noise, limits, random_fill))
+        cov = self.template.with_log_variance(
+            log_variance.clamp(bottom, top).expand(self.batch, -1, -1, -1).contiguous()
+        )
+        filled = (~measured).expand_as(z)
+        log_density = -0.5 * ((y - mean) / fill_std).square() - fill_std.log() - 0.5 * math.log(2 * math.pi)
+        return Lifted(
+            cov.synthesis(y),
+            cov,
+            cov.full(safe_gain).expand_as(z).double().sum(dim=(1, 2, 3)),
+            torch.where(filled, log_density, torch.zeros_like(log_density)).double().sum(dim=(1, 2, 3)),
+        )
+
+    def _fill(self, mean: Tensor, std: Tensor, noise: Tensor, limits: VarianceRange, random: bool) -> Tensor:
+        if not random:
+            return mean.expand_as(noise)
+        if self.hidden is not None:
+            return self.hidden + math.sqrt(limits.maximum) * noise
+        return mean + std * noise

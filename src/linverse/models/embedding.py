@@ -1,0 +1,64 @@
+"""Σ → embedding maps, one a level of the backbone. All of them start from log λ: λ runs over many decades.
+
+`SpaceFrequencyEmbedding` (ours) serves every basis with one branch: the map f_k(p) is the mean of log λ in frequency band k around
+pixel p. A spatial Σ shows log λ(p) in every band, a Fourier or DCT one is constant in p, a block DCT one is constant in a block; an
+isotropic Σ gives the same map in every basis, so the energy agrees across bases there by construction.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from linverse.covariance import Covariance
+from linverse.models.unet import UNetConfig, conv
+
+RADII = (0.08, 0.2, 0.4)
+ANGLES = (0.0, 0.25 * math.pi, 0.5 * math.pi)
+
+
+def band_weights(frequencies: Tensor) -> Tensor:
+    """[2, bh, bw] frequencies → [K, bh, bw] weights of unit sum over a block: DC, then 3 radii × 3 orientations.
+
+    A softmax of the distance to the band's centre, so that every band is defined in every block, down to a single pixel.
+    """
+    size = frequencies.abs()
+    centres = [(0.0, 0.0, 0.01)]
+    centres += [(r * math.sin(a), r * math.cos(a), 0.4 * r) for r in RADII for a in ANGLES]
+    logits = torch.stack(
+        [-((size[0] - y).square() + (size[1] - x).square()) / (2 * width * width) for y, x, width in centres]
+    )
+    return torch.softmax(logits.flatten(1), dim=1).reshape(logits.shape)
+
+
+BANDS = 1 + len(RADII) * len(ANGLES)
+
+
+class SpaceFrequencyEmbedding(nn.Module):
+    """Maps of log(λ/C) in each band → embeddings at every level of the backbone."""
+
+    features = 2 * BANDS
+
+    def __init__(self, config: UNetConfig) -> None:
+        super().__init__()
+        self.levels = len(config.multipliers)
+        self.first = conv(self.features, config.embedding, config.stem, stride=config.stem, padding=0)
+        self.second = conv(config.embedding, config.embedding, 1)
+
+    @staticmethod
+    def maps(cov: Covariance, log_prior_variance: Tensor) -> Tensor:
+        """[B, 2K, H, W]: −log(1−φ) and −log φ of each band's mean log λ, where φ = C/(C+λ); averaged over channels."""
+        bands = cov.pool_bands(cov.log_variance, band_weights(cov.frequencies()))
+        if cov.log_variance.shape[1] > 1:
+            bands = bands.unflatten(1, (cov.log_variance.shape[1], BANDS)).mean(dim=1)
+        ratio = bands - log_prior_variance
+        return torch.cat([F.softplus(ratio), F.softplus(-ratio)], dim=1) / 5.0
+
+    def forward(self, maps: Tensor) -> list[Tensor]:
+        out = [F.silu(self.second(F.silu(self.first(maps))))]
+        for _ in range(self.levels - 1):
+            out.append(F.avg_pool2d(out[-1], 2))
+        return out
