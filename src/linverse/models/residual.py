@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from linverse.covariance import Covariance
 from linverse.energy import Evaluation, group_mean
 from linverse.models.embedding import SpaceFrequencyEmbedding
-from linverse.models.scores import Pair, Scores, split_batch
+from linverse.models.scores import Pair, Scores, differentiable
 from linverse.models.unet import UNet, UNetConfig
 
 MAGNIFIED = 3  # darkest value, brightest value, local contrast
@@ -33,22 +33,18 @@ SATURATION = 6.0  # of the magnified features, in standard deviations
 
 
 class GaussianResidual(nn.Module):
-    """U_G + R_θ for images of shape [C, H, W] with the given mean image and scalar variance."""
+    """U_G + R_θ for images of shape [C, H, W]; `mean` and `log_prior` = log C are fitted to the data before training."""
 
     mean: Tensor
     log_prior: Tensor
 
-    def __init__(self, backbone: UNetConfig, mean: Tensor, variance: Tensor) -> None:
+    def __init__(self, backbone: UNetConfig, shape: tuple[int, int, int]) -> None:
         super().__init__()
-        self.network = UNet(backbone)
+        channels = shape[0]
+        self.network = UNet(backbone, channels * (1 + MAGNIFIED), channels * (1 + MAGNIFIED + 2))
         self.embedding = SpaceFrequencyEmbedding(backbone)
-        self.register_buffer("mean", mean)
-        self.register_buffer("log_prior", variance.log())
-
-    @staticmethod
-    def network_channels(channels: int) -> tuple[int, int]:
-        """Input and output channels of the backbone for images of so many channels."""
-        return channels * (1 + MAGNIFIED), channels * (1 + MAGNIFIED + 2)
+        self.register_buffer("mean", torch.zeros(shape))
+        self.register_buffer("log_prior", torch.zeros(()))
 
     # --- coordinates -----------------------------------------------------------------------------------------------------
 
@@ -104,14 +100,13 @@ class GaussianResidual(nn.Module):
     def derivatives(self, pairs: list[Pair], create_graph: bool) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """(R, w, g, r) for each basis; r is summed over the channels that share an entry of log λ."""
         with torch.enable_grad():
-            ws = [_differentiable(self.whiten(y, cov)) for y, cov in pairs]
-            logs = [_differentiable(cov.log_variance) for _, cov in pairs]
+            ws = [differentiable(self.whiten(y, cov)) for y, cov in pairs]
+            logs = [differentiable(cov.log_variance) for _, cov in pairs]
             covs = [cov.with_log_variance(log) for (_, cov), log in zip(pairs, logs, strict=True)]
             residual = self.residual(list(zip(ws, covs, strict=True)))
             grads = torch.autograd.grad(residual.sum(), [*ws, *logs], create_graph=create_graph)
-        sizes = [cov.batch for cov in covs]
-        gs, rs = grads[: len(ws)], grads[len(ws) :]
-        return list(zip(split_batch(residual, sizes), ws, gs, rs, strict=True))
+        parts = residual.split([len(w) for w in ws])
+        return list(zip(parts, ws, grads[: len(ws)], grads[len(ws) :], strict=True))
 
     def scores(self, pairs: list[Pair], create_graph: bool = True) -> list[Scores]:
         """U, e and κ for each basis: what dual score matching compares with the noise."""
@@ -149,8 +144,3 @@ def contrast(x: Tensor) -> Tensor:
     padded = F.pad(x, (1, 1, 1, 1), mode="replicate")
     around = padded[..., :-2, 1:-1] + padded[..., 2:, 1:-1] + padded[..., 1:-1, :-2] + padded[..., 1:-1, 2:]
     return x - 0.25 * around
-
-
-def _differentiable(x: Tensor) -> Tensor:
-    """A tensor to differentiate by: a new node of x's graph if it has one, else a fresh leaf."""
-    return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()

@@ -20,6 +20,6 @@ class Scores:
     kappa: Tensor
 
 
-def split_batch(x: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
-    """Undo the concatenation of a batch."""
-    return x.split(sizes)
+def differentiable(x: Tensor) -> Tensor:
+    """A tensor to differentiate by: a new node of x's graph if it has one, else a fresh leaf."""
+    return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()

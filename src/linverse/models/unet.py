@@ -22,8 +22,6 @@ from torch.nn import functional as F
 class UNetConfig:
     """Sizes of the backbone. Resolution halves between levels (and by `stem` before the first)."""
 
-    in_channels: int
-    out_channels: int
     channels: int = 128
     multipliers: tuple[int, ...] = (1, 2, 2, 2)
     blocks: int = 4
@@ -136,28 +134,28 @@ class Attention(nn.Module):
 class UNet(nn.Module):
     """[B, in, H, W] and one embedding map a level → [B, out, H, W]."""
 
-    def __init__(self, config: UNetConfig) -> None:
+    def __init__(self, config: UNetConfig, in_channels: int, out_channels: int) -> None:
         super().__init__()
         self.config = config
         widths = [config.channels * m for m in config.multipliers]
-        self._build_stem(widths[0])
+        self._build_stem(widths[0], in_channels, out_channels)
         self._build_encoder(widths)
         self._build_decoder(widths)
 
-    def _build_stem(self, width: int) -> None:
+    def _build_stem(self, width: int, in_channels: int, out_channels: int) -> None:
         config = self.config
         if config.stem == 1:
-            self.enter = conv(config.in_channels, width, 3)
+            self.enter = conv(in_channels, width, 3)
             self.exit_norm = normalisation(config.norm, width)
-            self.exit = zero_init(conv(width, config.out_channels, 3))
+            self.exit = zero_init(conv(width, out_channels, 3))
             return
         if config.stem not in (2, 4):
             raise ValueError(f"stem is {config.stem}; it can be 1, 2 or 4")
         full, stem = config.stem_channels, config.stem
-        self.enter_full = conv(config.in_channels, full, 3)
+        self.enter_full = conv(in_channels, full, 3)
         self.enter = conv(full, width, 2 * stem, stride=stem, padding=stem // 2)
         self.exit_up = conv(width, stem * stem * full, 1)
-        self.exit = zero_init(conv(2 * full, config.out_channels, 3))
+        self.exit = zero_init(conv(2 * full, out_channels, 3))
 
     def _build_encoder(self, widths: list[int]) -> None:
         config = self.config

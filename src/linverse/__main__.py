@@ -1,0 +1,5 @@
+"""`python -m linverse` (and `accelerate launch -m linverse`)."""
+
+from linverse.cli import main
+
+main()

@@ -1,0 +1,120 @@
+"""`linverse train PRESET`: train a model; the same command resumes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from linverse.data import load_images
+from linverse.training.config import TrainConfig
+from linverse.training.finish import finish
+from linverse.training.loop import Trainer, build_model, parameter_count
+from linverse.training.normalise import SelfTest
+from linverse.training.presets import PRESETS
+from linverse.training.progress import Reporter
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """Where a run lives and how it is shown."""
+
+    out: Path | None = None
+    """folder of the run (default: runs/PRESET)"""
+    dry_run: bool = False
+    """say what would be trained, take one step, and stop"""
+    threads: int | None = None
+    """CPU threads"""
+    tensorboard: bool = True
+
+
+def main(arguments: list[str]) -> None:
+    """Parse and run."""
+    names = ", ".join(PRESETS)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        lines = [f"  {name:<34} {text}" for name, (text, _) in PRESETS.items()]
+        print("usage: linverse train PRESET [options]\n\npresets:\n" + "\n".join(lines))
+        print("\nlinverse train PRESET --help lists the options. Rerun the same command to resume a run.")
+        return
+    preset, *rest = arguments
+    if preset not in PRESETS:
+        raise ValueError(f"there is no preset {preset!r}; there are {names}")
+    description, default = PRESETS[preset]
+    options, config = parse(preset, description, default, rest)
+    train(preset, options, config)
+
+
+def parse(preset: str, description: str, default: TrainConfig, rest: list[str]) -> tuple[RunOptions, TrainConfig]:
+    """Options of the run, and the preset with its overrides."""
+    run, unknown = tyro.cli(
+        RunOptions, args=rest, return_unknown_args=True, add_help=False, prog=f"linverse train {preset}"
+    )
+    config = tyro.cli(
+        TrainConfig,
+        default=default,
+        args=unknown,
+        prog=f"linverse train {preset}",
+        description=f"{description}. Also: --out DIR, --dry-run, --threads N, --no-tensorboard. Rerun the same command to resume.",
+    )
+    return run, config
+
+
+def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
+    """Train to the end, then normalise, test and save."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    folder = options.out or Path("runs") / preset
+    console = Console()
+    channels, height, width = config.model.shape
+    images = load_images(config.data, "train", size=(height, width), channels=channels)
+    held_out = load_images(config.data, "test", size=(height, width), channels=channels)
+    mean, variance = images.mean_and_variance()
+    if options.dry_run:
+        model = build_model(config, mean, variance)
+        console.print(
+            f"{preset}: {parameter_count(model):,} parameters; {len(images):,} images of {channels}×{height}×{width}"
+        )
+        console.print(f"{config.steps:,} steps of {config.batch} images → {folder}")
+        config = dataclasses.replace(config, steps=1, evaluation_images=0)
+        trainer = Trainer(config, images, held_out, Path("/nonexistent"), (mean, variance))
+        console.print({key: round(value, 4) for key, value in trainer.train_step().items()})
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    trainer = Trainer(config, images, held_out, folder, (mean, variance))
+    main_process = trainer.accelerator.is_main_process
+    if main_process:
+        (folder / "config.json").write_text(config.to_json() + "\n")
+        state = f"resuming at step {trainer.step}" if trainer.step else "starting"
+        console.print(f"{preset}: {parameter_count(trainer.model):,} parameters, {state}; folder {folder}")
+    run_loop(trainer, folder, options)
+    trainer.accelerator.wait_for_everyone()
+    if main_process:
+        card = finish(trainer, folder / "model", preset)
+        if "self_test" in card:
+            print_self_test(console, SelfTest(**card["self_test"]))
+        console.print(f"model saved in {folder / 'model'}")
+
+
+def run_loop(trainer: Trainer, folder: Path, options: RunOptions) -> None:
+    """The loop with its reporter; Ctrl-C saves the state first."""
+    main_process = trainer.accelerator.is_main_process
+    with Reporter(folder, trainer.config.steps, trainer.step, main_process, options.tensorboard) as reporter:
+        try:
+            trainer.run(reporter)
+        except KeyboardInterrupt:
+            trainer.save()
+            print(f"\nstopped at step {trainer.step}; rerun the same command to go on", file=sys.stderr)
+            raise SystemExit(130) from None
+
+
+def print_self_test(console: Console, result: SelfTest) -> None:
+    """The self-tests as a table a user understands."""
+    table = Table("self-test", "value", "meaning")
+    for row in result.table():
+        table.add_row(*row)
+    console.print(table)

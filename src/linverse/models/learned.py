@@ -1,0 +1,122 @@
+"""A learned energy U_θ(y, Σ): a configuration, a parameterisation, a constant, and the limits within which it was trained.
+
+All of these travel with the weights: safetensors and a JSON configuration in one folder, by the conventions of the Hugging Face hub.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, Self
+
+import torch
+from huggingface_hub import PyTorchModelHubMixin
+from torch import Tensor, nn
+
+from linverse.covariance import Covariance, VarianceRange
+from linverse.energy import Evaluation
+from linverse.models.embedding import SpaceFrequencyEmbedding
+from linverse.models.inner_product import InnerProduct
+from linverse.models.paper_embedding import TwoBranchEmbedding
+from linverse.models.residual import GaussianResidual
+from linverse.models.scores import Pair, Scores
+from linverse.models.unet import UNet, UNetConfig
+
+
+@dataclass(frozen=True)
+class EnergyConfig:
+    """What a learned energy is: everything but its weights."""
+
+    shape: tuple[int, int, int]
+    minimum: float = 1e-6
+    maximum: float = 1e3
+    bases: tuple[str, ...] = ()
+    parameterisation: Literal["gaussian-residual", "inner-product"] = "gaussian-residual"
+    embedding: Literal["space-frequency", "two-branch"] = "space-frequency"
+    backbone: UNetConfig = field(default_factory=UNetConfig)
+
+    def __post_init__(self) -> None:
+        _, height, width = self.shape
+        divisor = self.backbone.divisor
+        if height % divisor or width % divisor:
+            raise ValueError(f"this backbone takes images whose sides are multiples of {divisor}; got {height}×{width}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`, also of its JSON; unknown keys are refused."""
+        values = _tuples(data, cls)
+        values["backbone"] = UNetConfig(**_tuples(data["backbone"], UNetConfig))
+        return cls(**values)
+
+
+def _tuples(data: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
+    unknown = data.keys() - {f.name for f in fields(cls)}
+    if unknown:
+        raise ValueError(f"{cls.__name__} has no field {', '.join(sorted(unknown))}")
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+
+
+class LearnedEnergy(
+    nn.Module,
+    PyTorchModelHubMixin,
+    library_name="linverse",
+    coders={EnergyConfig: (EnergyConfig.to_dict, EnergyConfig.from_dict)},
+):
+    """U_θ(y, Σ) with the constant that normalises it."""
+
+    constant: Tensor
+
+    def __init__(self, config: EnergyConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.form = build_form(config)
+        self.register_buffer("constant", torch.zeros((), dtype=torch.float64))
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    @property
+    def range(self) -> VarianceRange:
+        return VarianceRange(self.config.minimum, self.config.maximum, self.config.bases)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.config.shape
+
+    def fit_gaussian(self, mean: Tensor, variance: float) -> None:
+        """Set the data's mean image [C, H, W] and scalar variance, before training."""
+        self.form.mean.copy_(mean)
+        self.form.log_prior.fill_(variance).log_()
+
+    def gaussian(self, cov: Covariance) -> tuple[Tensor, Tensor]:
+        return cov.analysis(self.form.mean[None]), self.form.log_prior.exp().reshape(1, 1, 1, 1)
+
+    def forward(self, y: Tensor, cov: Covariance) -> Tensor:
+        """U, [B], nats, float64."""
+        return self.form.energies([(y, cov)]) + self.constant
+
+    def scores(self, pairs: list[Pair], create_graph: bool = True) -> list[Scores]:
+        """Energy and both scores for a batch of several bases; the backbone runs once."""
+        return self.form.scores(pairs, create_graph)
+
+    def evaluate(self, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
+        result = self.form.evaluation(y, cov, create_graph)
+        return Evaluation(result.energy + self.constant, result.score, result.cov_score, result.mean, result.variance)
+
+
+def build_form(config: EnergyConfig) -> GaussianResidual | InnerProduct:
+    """The parameterisation that a configuration names."""
+    if config.parameterisation == "gaussian-residual":
+        if config.embedding != "space-frequency":
+            raise ValueError("the gaussian-residual energy is conditioned by the space-frequency embedding")
+        return GaussianResidual(config.backbone, config.shape)
+    if config.parameterisation != "inner-product":
+        raise ValueError(f"unknown parameterisation {config.parameterisation!r}")
+    channels = config.shape[0]
+    network = UNet(config.backbone, channels, channels)
+    embedding: nn.Module = (
+        SpaceFrequencyEmbedding(config.backbone)
+        if config.embedding == "space-frequency"
+        else TwoBranchEmbedding(config.backbone, config.minimum, config.maximum)
+    )
+    return InnerProduct(network, embedding, config.shape)

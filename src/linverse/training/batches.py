@@ -1,0 +1,94 @@
+"""Batches as a function of (seed, step): what a step sees does not depend on how the run came there, nor on how many processes share it.
+
+Every process draws the whole batch and keeps its own rows.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from linverse.covariance import VarianceRange
+from linverse.covariance.random import Mixture
+from linverse.degradations import Blur, Box, GaussianBlur, Masking
+from linverse.rng import keyed_generator
+from linverse.training.config import TrainConfig
+from linverse.training.losses import Part
+
+
+class Images(Protocol):
+    """What a data set gives: its size and float images in [0, 1]."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, indices: Tensor) -> Tensor: ...
+
+
+@lru_cache(maxsize=4)
+def _permutation(seed: int, epoch: int, size: int) -> Tensor:
+    return torch.randperm(size, generator=keyed_generator(seed, "epoch", epoch))
+
+
+def batch_indices(seed: int, step: int, batch: int, size: int) -> Tensor:
+    """The images of a step: every epoch is a permutation of its own."""
+    first, last = step * batch // size, ((step + 1) * batch - 1) // size
+    order = torch.cat([_permutation(seed, epoch, size) for epoch in range(first, last + 1)])
+    start = step * batch - first * size
+    return order[start : start + batch]
+
+
+def draw_parts(
+    x: Tensor, covariances: Mixture, limits: VarianceRange, generator: torch.Generator, rows: slice = slice(None)
+) -> list[Part]:
+    """Σ and noise for a batch, by basis; only the given rows of the batch are kept."""
+    shape = (x.shape[1], x.shape[2], x.shape[3])
+    drawn = covariances.sample(len(x), shape, limits, generator)
+    noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+    mine = torch.zeros(len(x), dtype=torch.bool)
+    mine[rows] = True
+    parts = []
+    for cov, index in drawn:
+        keep = mine[index]
+        if bool(keep.any()):
+            chosen = index[keep]
+            parts.append(Part(x[chosen], cov[keep].to(x.dtype), noise[chosen]))
+    return parts
+
+
+def training_parts(config: TrainConfig, images: Images, step: int, rank: int = 0, processes: int = 1) -> list[Part]:
+    """The parts of a step that fall to one process."""
+    if config.batch % processes:
+        raise ValueError(f"a batch of {config.batch} cannot be shared by {processes} processes")
+    x = images.batch(batch_indices(config.seed, step, config.batch, len(images)))
+    generator = keyed_generator(config.seed, "step", step)
+    if config.flips:
+        flip = torch.rand(len(x), 1, 1, 1, generator=generator) < 0.5
+        x = torch.where(flip, x.flip(-1), x)
+    if config.double:
+        x = x.double()
+    share = config.batch // processes
+    rows = slice(rank * share, (rank + 1) * share)
+    limits = VarianceRange(config.model.minimum, config.model.maximum)
+    parts = draw_parts(x, config.covariances, limits, generator, rows)
+    return [with_condition(part, config, generator) for part in parts]
+
+
+def with_condition(part: Part, config: TrainConfig, generator: torch.Generator) -> Part:
+    """Add the measurement that a conditional network sees: a masked or blurred image with its noise, in pixels."""
+    if config.condition == "none":
+        return part
+    side = min(part.x.shape[2:])
+    operator: Masking | Blur = (
+        Box(max(1, round(20 / 28 * side)), sigma=1e-3)
+        if config.condition == "inpainting"
+        else GaussianBlur(0.8, sigma=1e-2)
+    )
+    raw = operator.measure(part.x, generator).raw
+    condition = raw
+    if isinstance(operator, Masking):
+        mask = operator.mask_for((part.x.shape[2], part.x.shape[3])).to(raw.dtype)
+        condition = torch.cat([raw, mask.expand(len(raw), -1, -1, -1)], dim=1)
+    return Part(part.x, part.cov, part.noise, condition)

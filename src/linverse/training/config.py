@@ -1,0 +1,77 @@
+"""What a training run is: data, model, distribution over Σ, loss, optimiser. One preset a model; the command line overrides it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from linverse.covariance.random import Mixture
+from linverse.models.denoiser import DenoiserConfig
+from linverse.models.learned import EnergyConfig
+from linverse.training.losses import LossConfig
+
+
+@dataclass(frozen=True)
+class OptimiserConfig:
+    """AdamW with warm-up, a constant rate, and a decay.
+
+    `decay`: "linear" falls to zero over the last `decay_share` of the steps; "inverse-sqrt" divides the rate by √(step/`decay_steps`)
+    after `decay_steps`; "none" keeps it. `ema` is the decay of the exponential moving average of the weights.
+    """
+
+    rate: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.99)
+    weight_decay: float = 0.0
+    warmup: int = 200
+    decay: Literal["linear", "inverse-sqrt", "none"] = "linear"
+    decay_share: float = 0.3
+    decay_steps: int = 100_000
+    clip: float = 20.0
+    ema: float = 0.999
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """The learning rate of a step (0-based)."""
+        rate = self.rate * min(1.0, (step + 1) / max(1, self.warmup))
+        if self.decay == "linear":
+            return rate * min(1.0, (steps - step) / max(1.0, self.decay_share * steps))
+        if self.decay == "inverse-sqrt":
+            return rate / max(1.0, (step + 1) / self.decay_steps) ** 0.5
+        return rate
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run. Rerun the same command to resume it."""
+
+    data: str
+    """mnist, fashion-mnist, digits, folder:PATH or npz:PATH"""
+    model: Annotated[EnergyConfig | DenoiserConfig, tyro.conf.AvoidSubcommands]
+    covariances: Annotated[Mixture, tyro.conf.Fixed]
+    loss: LossConfig = field(default_factory=LossConfig)
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    batch: int = 64
+    """over all processes"""
+    steps: int = 10_000
+    seed: int = 0
+    flips: bool = False
+    """mirror images at random"""
+    condition: Literal["none", "inpainting", "deblurring"] = "none"
+    """the measurement that a conditional denoiser sees (Palette)"""
+    precision: Literal["no", "bf16"] = "no"
+    double: bool = False
+    """train in float64 (tests)"""
+    checkpoint_seconds: float = 120.0
+    evaluate_every: int = 500
+    evaluation_images: int = 256
+    self_test_images: int = 1024
+
+    def to_dict(self) -> dict[str, Any]:
+        data = asdict(self)
+        data["covariances"] = self.covariances.to_config()
+        return data
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2)

@@ -1,0 +1,63 @@
+"""The end of a run: normalise, test, and save the model with its card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from linverse.models.learned import LearnedEnergy
+from linverse.rng import keyed_generator
+from linverse.training.loop import Trainer, parameter_count
+from linverse.training.losses import Part
+from linverse.training.normalise import SelfTest, normalising_constant, self_test
+
+
+def merge_parts(batches: list[list[Part]]) -> list[Part]:
+    """Parts of several batches, one a basis."""
+    groups: dict[str, list[Part]] = {}
+    for part in (part for batch in batches for part in batch):
+        groups.setdefault(part.cov.basis, []).append(part)
+    merged = []
+    for parts in groups.values():
+        cov = parts[0].cov.with_log_variance(torch.cat([p.cov.log_variance for p in parts]))
+        merged.append(Part(torch.cat([p.x for p in parts]), cov, torch.cat([p.noise for p in parts])))
+    return merged
+
+
+def run_self_test(trainer: Trainer, energy: LearnedEnergy) -> SelfTest:
+    """Set the constant on training images; test on held-out ones."""
+    config = trainer.config
+    count = min(config.self_test_images, len(trainer.train_images))
+    generator = keyed_generator(config.seed, "constant")
+    chosen = torch.randperm(len(trainer.train_images), generator=generator)[:count]
+    dtype = torch.float64 if config.double else torch.float32
+    energy.constant.zero_()
+    energy.constant.fill_(normalising_constant(energy, trainer.train_images.batch(chosen).to(dtype), generator))
+    held_out = trainer.held_out.batch(torch.arange(min(config.self_test_images, len(trainer.held_out)))).to(dtype)
+    parts = merge_parts(trainer.held_out_parts(config.self_test_images))
+    bases = config.covariances.bases(energy.shape)
+    return self_test(energy, held_out, parts, bases)
+
+
+def finish(trainer: Trainer, folder: Path, name: str) -> dict[str, Any]:
+    """Save the averaged model under `folder`; returns its card."""
+    model = trainer.averaged
+    card: dict[str, Any] = {
+        "name": name,
+        "parameters": parameter_count(model),
+        "data": trainer.config.data,
+        "steps": trainer.step,
+        "seconds": round(trainer.seconds),
+        "held_out": trainer.evaluate(),
+        "training": trainer.config.to_dict(),
+    }
+    if isinstance(model, LearnedEnergy):
+        result = run_self_test(trainer, model)
+        card["constant"] = float(model.constant)
+        card["self_test"] = result.to_dict()
+    model.save_pretrained(folder)
+    (folder / "card.json").write_text(json.dumps(card, indent=2) + "\n")
+    return card

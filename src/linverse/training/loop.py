@@ -1,0 +1,201 @@
+"""The training loop: one command starts a run, the same command resumes it, bit for bit.
+
+The loss is the forward pass of the wrapped module, so that the gradients taken inside it and DDP live together; the moving average
+wraps the energy. Everything random is keyed by (seed, step).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+
+from linverse.covariance import VarianceRange
+from linverse.models.denoiser import Denoiser, DenoiserConfig
+from linverse.models.learned import LearnedEnergy
+from linverse.rng import keyed_generator, keyed_seed
+from linverse.training.batches import Images, draw_parts, training_parts, with_condition
+from linverse.training.checkpoint import TrainingState, read_state, write_state
+from linverse.training.config import TrainConfig
+from linverse.training.losses import DenoiserLoss, DualLoss, Part
+from linverse.training.progress import Reporter
+
+
+class NonFiniteLossError(RuntimeError):
+    """Training met a loss that is not a number."""
+
+
+def build_model(config: TrainConfig, mean: Tensor, variance: float) -> LearnedEnergy | Denoiser:
+    """A model with its initial weights, which depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(keyed_seed(config.seed, "weights"))
+        model = Denoiser(config.model) if isinstance(config.model, DenoiserConfig) else LearnedEnergy(config.model)
+    model.fit_gaussian(mean, variance)
+    return model.double() if config.double else model
+
+
+def build_loss(model: LearnedEnergy | Denoiser, config: TrainConfig) -> DualLoss | DenoiserLoss:
+    """The loss that trains a model."""
+    return DenoiserLoss(model, config.loss) if isinstance(model, Denoiser) else DualLoss(model, config.loss)
+
+
+def ema_update(decay: float) -> Any:
+    """An exponential moving average that forgets its start quickly: decay_n = min(decay, (1+n)/(10+n))."""
+
+    def update(averages: list[Tensor], values: list[Tensor], count: Tensor | int) -> None:
+        n = int(count)
+        torch._foreach_lerp_(averages, values, 1 - min(decay, (1 + n) / (10 + n)))
+
+    return update
+
+
+class Trainer:
+    """One run in one folder."""
+
+    def __init__(
+        self, config: TrainConfig, train: Images, held_out: Images, folder: Path, gaussian: tuple[Tensor, float]
+    ) -> None:
+        self.config, self.folder = config, folder
+        self.train_images, self.held_out = train, held_out
+        self.accelerator = Accelerator(mixed_precision=config.precision)
+        model = build_model(config, *gaussian)
+        self.ema = AveragedModel(model, multi_avg_fn=ema_update(config.optimiser.ema)).to(self.accelerator.device)
+        optimiser = torch.optim.AdamW(
+            model.parameters(),
+            config.optimiser.rate,
+            config.optimiser.betas,
+            weight_decay=config.optimiser.weight_decay,
+        )
+        self.loss, self.optimiser = self.accelerator.prepare(build_loss(model, config), optimiser)
+        self.model = model
+        self.step, self.seconds = 0, 0.0
+        self._resume()
+
+    # --- state -----------------------------------------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        state = read_state(self.folder)
+        if state is None:
+            return
+        check_same_run(state.config, self.config, self.folder)
+        self.model.load_state_dict(state.model)
+        self.ema.load_state_dict(state.ema)
+        self.optimiser.load_state_dict(state.optimiser)
+        self.step, self.seconds = state.step, state.seconds
+
+    def save(self) -> None:
+        """Write the state (main process only)."""
+        if not self.accelerator.is_main_process:
+            return
+        state = TrainingState(
+            self.step,
+            self.seconds,
+            self.config.to_json(),
+            self.model.state_dict(),
+            self.ema.state_dict(),
+            self.optimiser.state_dict(),
+        )
+        write_state(self.folder, state)
+
+    # --- steps -----------------------------------------------------------------------------------------------------------
+
+    def run(self, reporter: Reporter) -> None:
+        """Train to the last step, with checkpoints and evaluations on the way."""
+        saved = time.monotonic()
+        while self.step < self.config.steps:
+            start = time.monotonic()
+            metrics = self.train_step()
+            self.seconds += time.monotonic() - start
+            reporter.step(self.step, self.seconds, metrics)
+            if self.step % self.config.evaluate_every == 0 or self.step == self.config.steps:
+                reporter.evaluation(self.step, self.seconds, self.evaluate())
+            if time.monotonic() - saved > self.config.checkpoint_seconds or self.step == self.config.steps:
+                self.save()
+                saved = time.monotonic()
+
+    def train_step(self) -> dict[str, float]:
+        """One optimiser step; returns the terms of the loss."""
+        config, accelerator = self.config, self.accelerator
+        torch.manual_seed(keyed_seed(config.seed, "dropout", self.step, accelerator.process_index))
+        parts = training_parts(
+            config, self.train_images, self.step, accelerator.process_index, accelerator.num_processes
+        )
+        for group in self.optimiser.param_groups:
+            group["lr"] = config.optimiser.rate_at(self.step, config.steps)
+        loss, terms = self.loss([part.to(accelerator.device) for part in parts])
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise NonFiniteLossError(self._describe_failure(value, parts))
+        accelerator.backward(loss)
+        norm = float(accelerator.clip_grad_norm_(self.model.parameters(), config.optimiser.clip))
+        if not math.isfinite(norm):
+            raise NonFiniteLossError(self._describe_failure(norm, parts))
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        self.ema.update_parameters(self.model)
+        self.step += 1
+        return {"loss": value, "gradient": norm, **{key: float(term) for key, term in terms.items()}}
+
+    def _describe_failure(self, value: float, parts: list[Part]) -> str:
+        spans = []
+        for part in parts:
+            low, high = (float(v.exp()) for v in part.cov.log_variance.aminmax())
+            spans.append(f"{len(part.x)} {part.cov.basis} with λ in [{low:.2g}, {high:.2g}]")
+        good = read_state(self.folder)
+        last = "none" if good is None else f"step {good.step} in {self.folder}"
+        return f"loss or gradient is {value} at step {self.step} ({'; '.join(spans)}). Last good checkpoint: {last}"
+
+    # --- evaluation ------------------------------------------------------------------------------------------------------
+
+    def held_out_parts(self, images: int, chunk: int = 64) -> list[list[Part]]:
+        """Fixed noise on held-out images, in chunks."""
+        config = self.config
+        limits = VarianceRange(config.model.minimum, config.model.maximum)
+        batches = []
+        for start in range(0, min(images, len(self.held_out)), chunk):
+            x = self.held_out.batch(torch.arange(start, min(start + chunk, images, len(self.held_out))))
+            generator = keyed_generator("held-out", start)
+            parts = draw_parts(x.double() if config.double else x, config.covariances, limits, generator)
+            batches.append([with_condition(part, config, generator).to(self.accelerator.device) for part in parts])
+        return batches
+
+    def evaluate(self) -> dict[str, float]:
+        """The loss of the averaged weights on held-out images."""
+        loss = build_loss(self.averaged, self.config)
+        totals: dict[str, float] = {}
+        batches = self.held_out_parts(self.config.evaluation_images)
+        for parts in batches:
+            value, terms = loss(parts, create_graph=False)
+            for key, term in {"loss": value.detach(), **terms}.items():
+                totals[key] = totals.get(key, 0.0) + float(term) / len(batches)
+        return totals
+
+    @property
+    def averaged(self) -> LearnedEnergy | Denoiser:
+        """The model with the moving average of the weights."""
+        module = self.ema.module.eval()
+        assert isinstance(module, LearnedEnergy | Denoiser)
+        return module
+
+
+def check_same_run(stored: str, config: TrainConfig, folder: Path) -> None:
+    """A folder holds one run: going on with another configuration is refused (more steps are fine)."""
+    free = {"steps", "checkpoint_seconds", "evaluate_every", "evaluation_images", "self_test_images"}
+    before, now = json.loads(stored), json.loads(config.to_json())
+    changed = [key for key in now if key not in free and before.get(key) != now[key]]
+    if changed:
+        raise ValueError(
+            f"{folder} holds a run with another {', '.join(changed)}; give another --out folder, or the same options to resume it"
+        )
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Number of trainable parameters."""
+    return sum(p.numel() for p in model.parameters())

@@ -1,0 +1,118 @@
+"""Dual score matching: both derivatives of the energy against the noise that was drawn (paper, §3.2 and appendix A).
+
+    ℓ = mean_i ω_i (e_i − ε_i)²  +  w·mean_g (κ_g/|g| − mean_{i∈g} ½(1−ε_i²))²  +  w'·d·(mean_i [κ_i − ½(1−ε_i²)])²
+         A-DSM                       A-CSM                                          A-CSM averaged over the image
+e = Σ^{1/2}∇_yU and κ = λ∂U/∂λ live in Σ's eigenbasis, so spectra are compared coefficient by coefficient. Where g shares one λ (the
+channels of a colour image) ∂U/∂log λ_g is the *sum* over the group and is divided by |g|. The paper's 1/d² on a sum of squares is
+w = 1/d on this mean. ω = (1 + λ/C)^p: any weight that depends on Σ alone keeps the minimiser; p = 1 counts the error of the mean
+against the Gaussian posterior variance. ε is the noise as drawn: recomputing it from y − x loses digits at small λ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from linverse.covariance import Covariance, SpatialCovariance
+from linverse.energy import group_mean
+from linverse.models.denoiser import Denoiser
+from linverse.models.learned import LearnedEnergy
+from linverse.models.scores import Scores
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """Which derivatives are matched and how they are weighed.
+
+    `objective`: "dual" (both), "single" (A-DSM only, the paper's ablation). `cov_weight` is w above; None is the paper's 1/d.
+    """
+
+    objective: Literal["dual", "single"] = "dual"
+    cov_weight: float | None = 1.0
+    image_weight: float = 0.0
+    mean_power: float = 0.0
+
+
+@dataclass
+class Part:
+    """One basis' share of a batch: clean images, Σ, and white noise in the eigenbasis."""
+
+    x: Tensor
+    cov: Covariance
+    noise: Tensor
+    condition: Tensor | None = None
+
+    def noisy(self) -> Tensor:
+        """y = x + Σ^{1/2}ε."""
+        return self.x + self.cov.colour(self.noise)
+
+    def to(self, device: torch.device | str) -> Part:
+        condition = None if self.condition is None else self.condition.to(device)
+        return Part(self.x.to(device), self.cov.to(device), self.noise.to(device), condition)
+
+
+def score_errors(scores: Scores, cov: Covariance, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """e − ε [B, C, H, W] and κ_g/|g| − mean_g ½(1−ε²), of log λ's shape."""
+    target = group_mean(0.5 * (1 - noise.square()), cov)
+    return scores.e - noise, scores.kappa - target
+
+
+def mean_weight(cov: Covariance, prior: Tensor, power: float) -> Tensor:
+    """(1 + λ/C)^p."""
+    return torch.exp(power * torch.nn.functional.softplus(cov.log_variance - prior.log()))
+
+
+class DualLoss(nn.Module):
+    """The loss as the forward pass of a module, so that the inner gradients live inside what DDP wraps."""
+
+    def __init__(self, energy: LearnedEnergy, config: LossConfig) -> None:
+        super().__init__()
+        self.energy, self.config = energy, config
+
+    def forward(self, parts: list[Part], create_graph: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar loss and its detached terms, averaged over the batch."""
+        scores = self.energy.scores([(part.noisy(), part.cov) for part in parts], create_graph)
+        terms = [self._terms(s, part) for s, part in zip(scores, parts, strict=True)]
+        size = sum(len(part.x) for part in parts)
+        dsm, weighted, csm, image = (torch.cat(group).sum() / size for group in zip(*terms, strict=True))
+        loss = weighted
+        if self.config.objective == "dual":
+            loss = loss + self._cov_weight() * csm + self.config.image_weight * image
+        return loss, {"dsm": dsm.detach(), "csm": csm.detach(), "image_csm": image.detach()}
+
+    def _cov_weight(self) -> float:
+        channels, height, width = self.energy.shape
+        return 1 / (channels * height * width) if self.config.cov_weight is None else self.config.cov_weight
+
+    def _terms(self, scores: Scores, part: Part) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        data, covariance = score_errors(scores, part.cov, part.noise)
+        squares = data.square()
+        weight = mean_weight(part.cov, self.energy.form.log_prior.exp(), self.config.mean_power)
+        image = covariance.mean(dim=(1, 2, 3)).square() * part.cov.dim
+        means = (t.mean(dim=(1, 2, 3)) for t in (squares, squares * weight, covariance.square()))
+        dsm, weighted, csm = means
+        return dsm, weighted, csm, image
+
+
+class DenoiserLoss(nn.Module):
+    """The A-DSM of a first-order network under isotropic noise: (x̂ − x)²/λ·(1 + λ/C)^p."""
+
+    def __init__(self, denoiser: Denoiser, config: LossConfig) -> None:
+        super().__init__()
+        self.energy, self.config = denoiser, config
+
+    def forward(self, parts: list[Part], create_graph: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar loss and its detached terms, averaged over the batch."""
+        errors, weights = [], []
+        for part in parts:
+            if not isinstance(part.cov, SpatialCovariance):
+                raise ValueError(f"a denoiser is trained with isotropic noise; got a {part.cov.basis} covariance")
+            variance = part.cov.variance[:, :1, :1, :1]
+            estimate = self.energy(part.noisy(), variance, part.condition)
+            errors.append(((estimate - part.x).square() / variance).mean(dim=(1, 2, 3)))
+            weights.append(mean_weight(part.cov, self.energy.log_prior.exp(), self.config.mean_power)[:, 0, 0, 0])
+        error, weight = torch.cat(errors), torch.cat(weights)
+        return (error * weight).mean(), {"dsm": error.mean().detach()}

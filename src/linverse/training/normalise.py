@@ -1,0 +1,179 @@
+"""The constant that normalises a trained energy, and the self-tests that travel with its weights (mathematics §6).
+
+At Σ = λ_max·I noisy images are Gaussian to within nothing, so c = E[U_G − U_θ] there, with y ~ p(y|Σ) as drawn, never clamped. A-CSM
+makes the constant the same for all connected Σ. What is checked afterwards:
+    entropy        E[U_θ − U_G] at several large Σ of every basis: 0 for a normalised energy
+    agreement      U in every basis at isotropic Σ: the same number
+    bias, slope    E[κ] = 0, and regressing ½(1−ε²) on κ has slope 1
+    ratio          E_{y~p(·|Σ_A)} exp(U(y,Σ_A) − U(y,Σ_B)) = 1 for neighbouring Σ
+    heat equation  Σκ = ½ tr[Σ(∇²U − ∇U∇Uᵀ)], by Hutchinson's estimate
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from linverse.covariance import BlockDCTCovariance, Covariance, DCTCovariance, FourierCovariance, SpatialCovariance
+from linverse.energy import Energy, evaluate
+from linverse.posterior import residual
+from linverse.rng import keyed_generator, normal_like
+from linverse.training.losses import Part
+
+
+def template(basis: str, shape: tuple[int, int, int], dtype: torch.dtype = torch.float32) -> Covariance:
+    """The identity in a named basis."""
+    blank = torch.zeros(1, 1, *shape[1:], dtype=dtype)
+    if basis == "spatial":
+        return SpatialCovariance(blank, shape[0])
+    if basis == "fourier":
+        return FourierCovariance(blank, shape[0])
+    if basis == "dct":
+        return DCTCovariance(blank, shape[0])
+    if basis.startswith("block-dct-"):
+        return BlockDCTCovariance(blank, shape[0], int(basis.removeprefix("block-dct-")))
+    raise ValueError(f"unknown basis {basis!r}")
+
+
+def normalising_constant(energy: Energy, x: Tensor, generator: torch.Generator, chunk: int = 256) -> float:
+    """c = E[U_G − U_θ] at λ_max·I over noisy versions of the images x: add it to U_θ."""
+    gaps = []
+    for part in x.split(chunk):
+        cov = template("spatial", energy.shape, x.dtype).isotropic(energy.range.maximum).expand(len(part))
+        gaps.append(-residual(energy, part + cov.colour(normal_like(part, generator)), cov).detach())
+    return float(torch.cat(gaps).mean())
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """Results in nats per dimension unless a field says otherwise; each is 0 (slope: 1) for a perfect energy."""
+
+    entropy: dict[str, float]  # basis and λ → E[U − U_G]/d
+    agreement: float  # largest |U_a − U_b|/d between bases at isotropic Σ
+    bias: dict[str, float]  # basis → E[κ]
+    slope: dict[str, float]  # basis → slope of ½(1−ε²) on κ
+    ratio: dict[str, float]  # λ → log E exp(ΔU), nats
+    heat: dict[str, float]  # λ → mean of Σκ − ½tr[…], per dimension
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def normalisation_error(self) -> float:
+        """Largest |E[U − U_G]| per dimension at large Σ."""
+        return max(abs(value) for value in self.entropy.values())
+
+    def table(self) -> list[tuple[str, str, str]]:
+        """(what, value, meaning) for people."""
+        return [
+            (
+                "normalisation error",
+                f"{self.normalisation_error:.4f} nats/pixel",
+                "probability sums to one at large noise",
+            ),
+            ("agreement of bases", f"{self.agreement:.1e} nats/pixel", "the same noise described in two ways"),
+            ("covariance score, mean", _largest(self.bias), "0: no drift of the density with the noise"),
+            ("covariance score, slope", _span(self.slope), "1: neither too timid nor too bold"),
+            (
+                "ratio of neighbours",
+                f"{_largest(self.ratio)} nats",
+                "0: neighbouring noise levels are normalised alike",
+            ),
+            (
+                "heat equation",
+                f"{_largest(self.heat)} nats/pixel",
+                "0: the densities are those of one image under all noises",
+            ),
+        ]
+
+
+def _largest(values: dict[str, float]) -> str:
+    return f"{max(values.values(), key=abs):+.4f}"
+
+
+def _span(values: dict[str, float]) -> str:
+    return f"{min(values.values()):.3f} … {max(values.values()):.3f}"
+
+
+def self_test(energy: Energy, x: Tensor, parts: list[Part], bases: tuple[str, ...], seed: int = 0) -> SelfTest:
+    """Run all the tests on held-out images x and on drawn (x, Σ, ε)."""
+    top = energy.range.maximum
+    levels = [top, 0.3 * top, 0.1 * top]
+    return SelfTest(
+        entropy={f"{b} {v:.3g}": _entropy(energy, x, b, v, seed) for b in bases for v in levels},
+        agreement=_agreement(energy, x[:64], bases, seed),
+        bias={part.cov.basis: value for part, (value, _) in _kappa_tests(energy, parts)},
+        slope={part.cov.basis: value for part, (_, value) in _kappa_tests(energy, parts)},
+        ratio={f"{v:.3g}": _ratio(energy, x, v, seed) for v in (1e-3, 1e-2, 1e-1, 1.0, 10.0) if _inside(energy, v)},
+        heat={f"{v:.3g}": _heat(energy, x[:64], v, seed) for v in (1e-2, 1e-1, 1.0) if _inside(energy, v)},
+    )
+
+
+def _inside(energy: Energy, variance: float) -> bool:
+    return energy.range.minimum <= variance <= energy.range.maximum
+
+
+def _isotropic(energy: Energy, x: Tensor, basis: str, variance: float) -> Covariance:
+    return template(basis, energy.shape, x.dtype).isotropic(variance).expand(len(x))
+
+
+def _noisy(x: Tensor, cov: Covariance, *key: int | str) -> Tensor:
+    return x + cov.colour(normal_like(x, keyed_generator(*key)))
+
+
+@torch.no_grad()
+def _entropy(energy: Energy, x: Tensor, basis: str, variance: float, seed: int) -> float:
+    cov = _isotropic(energy, x, basis, variance)
+    return float(residual(energy, _noisy(x, cov, seed, "entropy"), cov).mean()) / cov.dim
+
+
+@torch.no_grad()
+def _agreement(energy: Energy, x: Tensor, bases: tuple[str, ...], seed: int) -> float:
+    worst = 0.0
+    for variance in (1e-4, 1e-2, 1.0, 1e2):
+        if not _inside(energy, variance):
+            continue
+        y = _noisy(x, _isotropic(energy, x, "spatial", variance), seed, "agreement")
+        values = torch.stack([energy(y, _isotropic(energy, x, basis, variance)) for basis in bases])
+        worst = max(worst, float((values - values[0]).abs().max()) / x[0].numel())
+    return worst
+
+
+def _kappa_tests(energy: Energy, parts: list[Part]) -> list[tuple[Part, tuple[float, float]]]:
+    """E[κ] and the slope of ½(1−ε²) on κ for each basis."""
+    out = []
+    for part in parts:
+        kappa = evaluate(energy, part.noisy(), part.cov).cov_score.double()
+        target = 0.5 * (1 - part.noise.double().square()).mean(dim=1, keepdim=part.cov.multiplicity > 1)
+        target = target.reshape(kappa.shape)
+        slope = float((kappa * target).mean() / kappa.square().mean())
+        out.append((part, (float(kappa.mean()), slope)))
+    return out
+
+
+@torch.no_grad()
+def _ratio(energy: Energy, x: Tensor, variance: float, seed: int) -> float:
+    here = _isotropic(energy, x, "spatial", variance)
+    step = min(0.05, math.sqrt(2 / here.dim))  # so that the exponent has a standard deviation of at most about 1
+    there = here * math.exp(step)
+    y = _noisy(x, here, seed, "ratio", f"{variance:.3g}")
+    return float(torch.logsumexp(energy(y, here) - energy(y, there), dim=0) - math.log(len(x)))
+
+
+def _heat(energy: Energy, x: Tensor, variance: float, seed: int, probes: int = 8) -> float:
+    """Mean over images of (Σκ − ½ tr[Σ(∇²U − ∇U∇Uᵀ)])/d at an isotropic Σ."""
+    cov = _isotropic(energy, x, "spatial", variance)
+    y = _noisy(x, cov, seed, "heat", f"{variance:.3g}").requires_grad_()
+    result = evaluate(energy, y, cov, create_graph=True)
+    trace = torch.zeros(len(x), dtype=torch.float64)
+    for probe in range(probes):
+        v = normal_like(x, keyed_generator(seed, "probe", probe)).sign()
+        (product,) = torch.autograd.grad((result.score * v).sum(), y, retain_graph=True)
+        trace += (product * v).double().sum(dim=(1, 2, 3)).detach() / probes
+    squared = result.score.double().square().sum(dim=(1, 2, 3))
+    kappa = result.cov_score.double().sum(dim=(1, 2, 3)) * cov.multiplicity
+    return float((kappa - 0.5 * variance * (trace - squared)).detach().mean()) / cov.dim

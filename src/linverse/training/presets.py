@@ -1,0 +1,169 @@
+"""One preset a model. `linverse train NAME` trains it; options override its fields."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from linverse.covariance.random import (
+    BoxSuperResolution,
+    CentreBox,
+    Component,
+    GaussianBlurs,
+    HalfMasks,
+    Isotropic,
+    Mixture,
+    Patches,
+)
+from linverse.models.denoiser import DenoiserConfig
+from linverse.models.learned import EnergyConfig
+from linverse.models.unet import UNetConfig
+from linverse.training.config import OptimiserConfig, TrainConfig
+from linverse.training.losses import LossConfig
+
+ISOTROPIC = Mixture((Component(1.0, Isotropic()),), path=0.0, isotropic=0.0)
+
+# --- the paper's models (table "SongUNet Architecture Summary", training tables of appendix C) -----------------------------------
+
+PAPER_BACKBONE = UNetConfig()
+PAPER_OPTIMISER = OptimiserConfig(rate=2e-4, betas=(0.9, 0.999), warmup=1000, decay="inverse-sqrt", ema=0.9999)
+PAPER_COVARIANCES = Mixture(
+    (
+        Component(0.25, CentreBox()),
+        Component(0.25, HalfMasks()),
+        Component(0.25, GaussianBlurs()),
+        Component(0.25, BoxSuperResolution(4)),
+    )
+)
+
+
+def paper_energy(shape: tuple[int, int, int], backbone: UNetConfig, bases: tuple[str, ...]) -> EnergyConfig:
+    """The paper's energy: inner product, two-branch embedding, variances in [1e-9, 1e3]."""
+    return EnergyConfig(shape, 1e-9, 1e3, bases, "inner-product", "two-branch", backbone)
+
+
+CELEBA = TrainConfig(
+    data="folder:celeba",
+    model=paper_energy((3, 64, 64), PAPER_BACKBONE, ("spatial", "fourier", "block-dct-4")),
+    covariances=PAPER_COVARIANCES,
+    loss=LossConfig(cov_weight=None),
+    optimiser=PAPER_OPTIMISER,
+    batch=128,
+    steps=400_000,
+    flips=True,
+)
+
+AFHQ_COVARIANCES = Mixture((Component(0.5, CentreBox(20, 50)), Component(0.5, HalfMasks("horizontal", 20, 50))))
+
+MNIST_PAPER_BACKBONE = replace(PAPER_BACKBONE, multipliers=(1, 2, 2), attention_levels=(1,))
+
+# --- our models, for a CPU ------------------------------------------------------------------------------------------------------
+
+SMALL_BACKBONE = UNetConfig(
+    channels=32,
+    multipliers=(1, 2),
+    blocks=1,
+    attention_levels=(),
+    embedding=64,
+    dropout=0.0,
+    filter=(1, 1),
+    stem=2,
+    stem_channels=16,
+    norm="none",
+)
+
+FASHION_COVARIANCES = Mixture(
+    (
+        Component(0.10, Isotropic()),
+        Component(0.20, CentreBox()),
+        Component(0.10, HalfMasks()),
+        Component(0.20, Patches()),
+        Component(0.25, GaussianBlurs()),
+        Component(0.15, BoxSuperResolution(4)),
+    )
+)
+
+FASHION = TrainConfig(
+    data="fashion-mnist",
+    model=EnergyConfig((1, 28, 28), bases=("spatial", "fourier", "block-dct-4"), backbone=SMALL_BACKBONE),
+    covariances=FASHION_COVARIANCES,
+    steps=20_000,
+)
+
+FASHION_DENOISER = DenoiserConfig((1, 28, 28), bases=("spatial",), backbone=SMALL_BACKBONE)
+
+FASHION_SCORE = TrainConfig(
+    data="fashion-mnist",
+    model=FASHION_DENOISER,
+    covariances=ISOTROPIC,
+    loss=LossConfig(objective="single"),
+    steps=10_000,
+)
+
+MNIST = TrainConfig(
+    data="mnist",
+    model=EnergyConfig((1, 28, 28), bases=("spatial",), backbone=SMALL_BACKBONE),
+    covariances=Mixture((Component(1.0, Patches()),)),
+    steps=20_000,
+)
+
+DIGITS = TrainConfig(
+    data="digits",
+    model=EnergyConfig(
+        (1, 8, 8),
+        1e-4,
+        1e2,
+        ("spatial", "fourier", "block-dct-4"),
+        backbone=replace(SMALL_BACKBONE, stem=1, channels=24, embedding=32),
+    ),
+    covariances=replace(
+        FASHION_COVARIANCES,
+        components=tuple(
+            Component(c.weight, Patches((1, 2, 4, 8)) if isinstance(c.distribution, Patches) else c.distribution)
+            for c in FASHION_COVARIANCES.components
+        ),
+    ),
+    steps=2000,
+    batch=128,
+)
+
+PRESETS: dict[str, tuple[str, TrainConfig]] = {
+    "digits": ("8×8 digits of scikit-learn, in minutes", DIGITS),
+    "fashion-mnist": ("the all-round model: masks, patches, blurs, ×4 super-resolution", FASHION),
+    "fashion-mnist-single": (
+        "the same without the covariance score (the paper's ablation)",
+        replace(FASHION, loss=replace(FASHION.loss, objective="single")),
+    ),
+    "fashion-mnist-score": ("an isotropic denoiser, for the baselines", FASHION_SCORE),
+    "fashion-mnist-palette-inpainting": (
+        "a conditional denoiser for 20×20 boxes",
+        replace(FASHION_SCORE, model=replace(FASHION_DENOISER, condition_channels=2), condition="inpainting"),
+    ),
+    "fashion-mnist-palette-deblurring": (
+        "a conditional denoiser for Gaussian blur",
+        replace(FASHION_SCORE, model=replace(FASHION_DENOISER, condition_channels=1), condition="deblurring"),
+    ),
+    "mnist": ("the any-order model: independent variances on patches", MNIST),
+    "mnist-paper": (
+        "the paper's MNIST model",
+        replace(
+            CELEBA,
+            data="mnist",
+            model=paper_energy((1, 28, 28), MNIST_PAPER_BACKBONE, ("spatial",)),
+            covariances=Mixture((Component(1.0, Patches()),)),
+            flips=False,
+        ),
+    ),
+    "celeba-64": ("the paper's CelebA model (needs GPUs)", CELEBA),
+    "imagenet-64": ("the paper's ImageNet64 model (needs GPUs)", replace(CELEBA, data="npz:imagenet64")),
+    "afhq-192": (
+        "the paper's AFHQ model, 192×192 (needs GPUs)",
+        replace(
+            CELEBA,
+            data="folder:afhq",
+            model=paper_energy((3, 192, 192), replace(PAPER_BACKBONE, attention_levels=()), ("spatial",)),
+            covariances=AFHQ_COVARIANCES,
+            batch=64,
+            steps=100_000,
+        ),
+    ),
+}

@@ -1,0 +1,90 @@
+"""What a training run says: a progress bar on a terminal, a line a minute elsewhere, a JSON-lines log and TensorBoard always."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+class Reporter:
+    """Shows and logs the course of a run; silent on all but the main process."""
+
+    def __init__(self, folder: Path, steps: int, start: int, main: bool = True, tensorboard: bool = True) -> None:
+        self.folder, self.steps, self.main = folder, steps, main
+        self.console = Console()
+        self.bar = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[losses]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not (main and self.console.is_terminal),
+        )
+        self.task = self.bar.add_task("training", total=steps, completed=start, losses="")
+        self.first_step, self.last_line = start, time.monotonic()
+        self.smooth: dict[str, float] = {}
+        self._tensorboard = tensorboard
+        self.log: TextIO | None = None
+        self.writer: Any = None
+
+    def __enter__(self) -> Self:
+        if self.main:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.log = (self.folder / "log.jsonl").open("a")
+            if self._tensorboard:
+                from torch.utils.tensorboard import SummaryWriter
+
+                self.writer = SummaryWriter(str(self.folder / "tensorboard"))
+            self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+        if self.log is not None:
+            self.log.close()
+        if self.writer is not None:
+            self.writer.close()
+
+    def step(self, step: int, seconds: float, metrics: dict[str, float]) -> None:
+        """After every step."""
+        if not self.main:
+            return
+        for key, value in metrics.items():
+            self.smooth[key] = 0.98 * self.smooth.get(key, value) + 0.02 * value
+        losses = "  ".join(f"{key} {self.smooth[key]:.4f}" for key in ("dsm", "csm") if key in self.smooth)
+        rate = step / max(seconds, 1e-9)
+        self.bar.update(self.task, completed=step, losses=f"{losses}  {rate:.2f} steps/s")
+        if not self.console.is_terminal and time.monotonic() - self.last_line > 60:
+            left = (self.steps - step) / rate / 60
+            self.console.print(
+                f"step {step}/{self.steps}  {losses}  {rate:.2f} steps/s  {left:.0f} min left", highlight=False
+            )
+            self.last_line = time.monotonic()
+        if step % 20 == 0:
+            self._write("train", step, seconds, metrics)
+
+    def evaluation(self, step: int, seconds: float, metrics: dict[str, float]) -> None:
+        """After an evaluation on held-out images."""
+        if not self.main:
+            return
+        text = "  ".join(f"{key} {value:.4f}" for key, value in metrics.items())
+        self.console.print(f"step {step}: held out {text}  ({seconds / 60:.1f} min)", highlight=False)
+        self._write("held out", step, seconds, metrics)
+
+    def _write(self, kind: str, step: int, seconds: float, metrics: dict[str, float]) -> None:
+        if self.log is not None:
+            self.log.write(json.dumps({"kind": kind, "step": step, "seconds": round(seconds, 2), **metrics}) + "\n")
+            self.log.flush()
+        if self.writer is not None:
+            for key, value in metrics.items():
+                self.writer.add_scalar(f"{kind}/{key}", value, step)
