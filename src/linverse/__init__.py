@@ -4,6 +4,8 @@ One model U(y, Σ) ≈ −log p(y|Σ) answers every question about a degraded im
 what else it could have been, how probable a restoration is, and which degradation made it.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from linverse.covariance import (
     BlockDCTCovariance,
     Covariance,
@@ -28,6 +30,9 @@ from linverse.degradations import (
 from linverse.energy import Energy, Evaluation, evaluate
 from linverse.measurement import Measurement
 from linverse.posterior import Posterior
+
+if TYPE_CHECKING:
+    from linverse.hub import load
 
 __version__ = "0.1.0"
 
@@ -54,4 +59,14 @@ __all__ = [
     "SuperResolution",
     "VarianceRange",
     "evaluate",
+    "load",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`linverse.load` is imported when it is first used: it brings the hub's client with it."""
+    if name == "load":
+        from linverse.hub import load
+
+        return load
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

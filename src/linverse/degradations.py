@@ -222,6 +222,10 @@ class Box(Masking):
     def mask_for(self, size: Size) -> Tensor:
         if not 1 <= self.side <= min(size):
             raise ValueError(f"a box of side {self.side} does not fit a {size[0]}×{size[1]} image")
+        if self.side == max(size):
+            raise ValueError(
+                f"a box of side {self.side} hides the whole {size[0]}×{size[1]} image: nothing is measured"
+            )
         return ~centre_box(torch.tensor([[[self.side]]]), *size)[:, None]
 
 

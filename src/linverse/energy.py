@@ -79,9 +79,23 @@ def evaluate(energy: Energy, y: Tensor, cov: Covariance, *, create_graph: bool =
     differentiated again (training).
     """
     check_pair(energy, y, cov)
+    y, cov = matched(y, cov)
     if isinstance(energy, SelfEvaluating):
         return energy.evaluate(y, cov, create_graph=create_graph)
     return autograd_evaluate(energy, y, cov, create_graph=create_graph)
+
+
+def matched(y: Tensor, cov: Covariance) -> tuple[Tensor, Covariance]:
+    """One Σ for many images, or one image under many Σ: repeated as views, so that each pair keeps derivatives of its own."""
+    if y.shape[0] == cov.batch:
+        return y, cov
+    if cov.batch == 1:
+        return y, cov.expand(y.shape[0])
+    if y.shape[0] == 1:
+        return y.expand(cov.batch, -1, -1, -1), cov
+    raise ValueError(
+        f"there are {y.shape[0]} images and {cov.batch} covariances; give one covariance each, or one for all"
+    )
 
 
 def autograd_evaluate(energy: Energy, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:

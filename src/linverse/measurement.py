@@ -5,7 +5,8 @@ range [λ_min, λ_max] gives y = x + noise of covariance Σ = Q diag(λ) Qᵀ:
     h̃_i = max(|h_i|, √(ν_i/λ_max)),   y_i = z_i/h̃_i,   λ_i = ν_i/h̃_i²          (continuous in the operator's parameters)
     not measured at all (h_i = 0):     λ_i = λ_max and y_i is filled: m_i + N(0, λ_max + C_i), afresh for every posterior sample,
                                        or m_i itself where an expectation is wanted; the error is at most E‖x−m‖²/(2λ_max) nats
-    λ_i < λ_min:                       λ_i ← λ_min, and N(0, λ_min − λ_i) is added to y_i.
+    λ_i < λ_min:                       λ_i ← λ_min, and N(0, λ_min − λ_i) is added to y_i. (When operators are compared, N(0, λ_min) is
+                                       added always and λ_i ← λ_i + λ_min, so that the noise added does not depend on the operator.)
 """
 
 from __future__ import annotations
@@ -93,18 +94,28 @@ class Measurement:
         generator: torch.Generator | None = None,
         *,
         random_fill: bool = True,
+        add_floor: bool = False,
+        noise: Tensor | None = None,
     ) -> Lifted:
-        """(y, Σ) in the limits of an energy whose data have the given mean and variance in this basis."""
+        """(y, Σ) in the limits of an energy whose data have the given mean and variance in this basis.
+
+        `random_fill`: draw what was not measured rather than put the mean there. `add_floor`: add N(0, λ_min) to every coefficient.
+        `noise`: the white noise to use, instead of drawing it from the generator.
+        """
         mean, prior = gaussian
         z, measured = self.coefficients, self.measured
         bottom, top = math.log(limits.minimum), math.log(limits.maximum)
         log_gain = torch.maximum(self.log_gain, 0.5 * (self.log_noise - top))
         fill_std = (limits.maximum + prior).sqrt()
-        noise = normal_like(z, generator)
+        noise = normal_like(z, generator) if noise is None else noise.expand_as(z)
         # −inf gains make infinities that `where` would pass on to gradients: they are replaced before the division
         safe_gain = torch.where(measured, log_gain, torch.zeros_like(log_gain))
         log_variance = torch.where(measured, self.log_noise - 2 * safe_gain, torch.full_like(log_gain, top))
-        deficit = (limits.minimum - log_variance.exp()).clamp_min(0).sqrt()
+        if add_floor:
+            deficit = torch.full_like(log_variance, math.sqrt(limits.minimum))
+            log_variance = torch.logaddexp(log_variance, torch.full_like(log_variance, bottom))
+        else:
+            deficit = (limits.minimum - log_variance.exp()).clamp_min(0).sqrt()
         y = z * torch.exp(-safe_gain) + noise * deficit
         y = torch.where(measured, y, self._fill(mean, fill_std, noise, limits, random_fill))
         cov = self.template.with_log_variance(

@@ -9,6 +9,7 @@ leave the density.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,8 @@ from linverse.covariance import Covariance
 from linverse.energy import Energy, Evaluation, evaluate
 from linverse.measurement import Lifted, Measurement
 from linverse.rng import keyed_generator, normal_like
+from linverse.sampling import Path, SampleResult, sample
+from linverse.sampling.guided import Rule
 from linverse.units import bits_per_dim, decibels_per_dim
 
 
@@ -97,12 +100,41 @@ class Posterior:
         log_prior = prior.log()
         log_total = torch.logaddexp(log_prior, cov.log_variance)
         log_low = torch.logaddexp(log_prior, floor.log_variance)
-        free = cov.log_variance > floor.log_variance * (1 + 1e-6) + 1e-6
+        # log λ_min is negative and rounded: the margin goes up from it, a few float32 units of its size
+        free = cov.log_variance > floor.log_variance + 1e-6 * (1 + floor.log_variance.abs())
         gap = torch.where(free, floor.log_variance - cov.log_variance, torch.full_like(cov.log_variance, -1.0))
         log_spread = log_low + cov.log_variance + torch.log(-torch.expm1(gap)) - log_total
         shift = cov.analysis(x) - mean - torch.exp(log_low - log_total) * (cov.analysis(y) - mean)
         terms = -0.5 * (shift.square() * torch.exp(-log_spread) + log_spread + math.log(2 * math.pi))
         return torch.where(free, terms, torch.zeros_like(terms)).double().sum(dim=(1, 2, 3))
+
+    def draw(
+        self, n: int, steps: Path | Rule | int = 50, *, generator: torch.Generator | None = None, **options: Any
+    ) -> SampleResult:
+        """n posterior samples of each measurement with all that the sampler reports; rows are sample-major: [n·B, C, H, W].
+
+        What was not measured is filled afresh for every sample. `steps` is a number, a path or a guided rule; the other options
+        (`predictor`, `corrector`, `corrector_steps`, `temperature`, `finish`, `progress`, `chunk`) are those of `sampling.sample`.
+        """
+        if n < 1:
+            raise ValueError(f"the number of samples is at least 1; got {n}")
+        rows = torch.arange(self.measurement.batch).repeat(n)
+        gaussian = self.energy.gaussian(self.measurement.template)
+        lifted = self.measurement[rows].lift(self.energy.range, gaussian, generator)
+        return sample(self.energy, lifted.y, lifted.cov, steps, generator=generator, **options)
+
+    def sample(self, n: int, steps: Path | Rule | int = 50, **options: Any) -> Tensor:
+        """n posterior samples of each measurement, [n, B, C, H, W]; options as in `draw`."""
+        samples = self.draw(n, steps, **options).samples
+        return samples[: len(samples) // self.measurement.batch * self.measurement.batch].unflatten(
+            0, (-1, self.measurement.batch)
+        )
+
+    def rank(self, samples: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+        """Samples [n, B, C, H, W] sorted by log p(x|y), most probable first, and those log-densities [n, B]."""
+        log_density = torch.stack([self.log_prob(x, **options) for x in samples])
+        values, order = log_density.sort(dim=0, descending=True)
+        return samples[order, torch.arange(samples.shape[1])], values
 
     def evidence(self) -> Tensor:
         """log p(raw data), [B], nats: of data to which the noise that lifts them to λ_min was added."""

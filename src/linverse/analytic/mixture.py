@@ -10,6 +10,7 @@ from torch import Tensor
 
 from linverse.analytic.gaussian import EVERYWHERE
 from linverse.covariance import Covariance, VarianceRange
+from linverse.energy import Evaluation, autograd_evaluate, group_mean
 
 
 def log_normal(x: Tensor, mean: Tensor, cov: Tensor) -> Tensor:
@@ -63,6 +64,31 @@ def _sqrt_psd(matrix: Tensor) -> Tensor:
     return vectors * values.clamp_min(0).sqrt()[..., None, :]
 
 
+@dataclass(frozen=True)
+class _Components:
+    """log w_k N(y; m_k, S_k + Σ) as [b, K, n], and the factors [b, K, d, d] and whitened shifts [b, K, d, n] behind it."""
+
+    log_terms: Tensor
+    factor: Tensor
+    white: Tensor
+    noise: Tensor
+
+    @property
+    def energy(self) -> Tensor:
+        return -torch.logsumexp(self.log_terms, dim=1).flatten()
+
+    @property
+    def share(self) -> Tensor:
+        """Posterior weights of the components, [b, K, n]."""
+        return torch.softmax(self.log_terms, dim=1)
+
+
+def _distinct(cov: Covariance) -> Covariance:
+    """One Σ if a batch repeats it as a view (`Covariance.expand`): thousands of chains then share one factorisation."""
+    repeated = cov.log_variance.stride(0) == 0 and not cov.log_variance.requires_grad
+    return cov[:1] if repeated else cov
+
+
 class GaussianMixture:
     """A mixture with dense components, for noise of any basis."""
 
@@ -84,13 +110,63 @@ class GaussianMixture:
         self.means, self.covariances = means.double(), covariances.double()
         self.shape, self.range = shape, limits
 
-    def _terms(self, y: Tensor, cov: Covariance) -> Tensor:
-        """log w_k + log N(y; m_k, S_k + Σ), [B, K]."""
-        total = self.covariances + cov.to(torch.float64).dense()[:, None]
-        return self.log_weights + log_normal(y.double().flatten(1)[:, None], self.means, total)
-
     def __call__(self, y: Tensor, cov: Covariance) -> Tensor:
-        return -torch.logsumexp(self._terms(y, cov), dim=1)
+        return self._solve(y, cov).energy
+
+    def _solve(self, y: Tensor, cov: Covariance) -> _Components:
+        """Cholesky factors of S_k + Σ once for each distinct Σ, and every y through its own."""
+        distinct = _distinct(cov)
+        noise = distinct.to(torch.float64).dense()[:, None]  # [b, 1, d, d]
+        rows = y.double().flatten(1).expand(max(len(y), cov.batch), -1)
+        columns = rows.unflatten(0, (distinct.batch, -1)).mT[:, None]  # [b, 1, d, n], b·n = B
+        factor = torch.linalg.cholesky(self.covariances + noise)
+        white = torch.linalg.solve_triangular(factor, columns - self.means[..., None], upper=False)
+        logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        constant = self.log_weights - 0.5 * (logdet + self.means.shape[1] * math.log(2 * math.pi))
+        return _Components(constant[..., None] - 0.5 * white.square().sum(-2), factor, white, noise)
+
+    def evaluate(self, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
+        """The exact posterior moments, without the cancellation that differences of U have at large λ."""
+        if create_graph:
+            return autograd_evaluate(self, y, cov, create_graph=True)
+        with torch.no_grad():
+            parts = self._solve(y.detach(), cov.detach())
+            precise = torch.linalg.solve_triangular(parts.factor.mT, parts.white, upper=True)  # (S_k + Σ)⁻¹(y − m_k)
+            means = self.means[..., None] + self.covariances @ precise  # [b, K, d, n]
+            share = parts.share[:, :, None]
+            mean, score = ((share * t).sum(1) for t in (means, precise))
+            spread = self._spread(parts, means, self._images(mean), cov)
+            return self._evaluation(parts.energy, self._images(score), self._images(mean), spread, y, cov)
+
+    def _images(self, columns: Tensor) -> Tensor:
+        """[b, d, n] → [b·n, C, H, W]."""
+        return columns.mT.reshape(-1, *self.shape)
+
+    def _spread(self, parts: _Components, means: Tensor, mean: Tensor, cov: Covariance) -> Tensor:
+        """Var[x_i|y] in the eigenbasis, [B, C, H, W]: within the components and between them."""
+        within = self.covariances @ torch.cholesky_solve(parts.noise, parts.factor)  # S_k(S_k + Σ)⁻¹Σ
+        total = torch.zeros_like(mean)
+        for k in range(len(self.means)):
+            share = parts.share[:, k].reshape(-1, 1, 1, 1)
+            shift = cov.analysis(self._images(means[:, k]) - mean)
+            total = total + share * (self._diagonal(within[:, k], cov, len(mean)) + shift.square())
+        return total
+
+    def _diagonal(self, matrices: Tensor, cov: Covariance, batch: int) -> Tensor:
+        """The diagonal of QᵀVQ for b matrices V, each for batch/b samples: [B, C, H, W]."""
+        count, dim = matrices.shape[:2]
+        half = cov.analysis(matrices.reshape(-1, *self.shape)).reshape(count, dim, dim).mT
+        both = cov.analysis(half.reshape(-1, *self.shape)).reshape(count, dim, dim)
+        return both.diagonal(dim1=1, dim2=2).repeat_interleave(batch // count, dim=0).reshape(-1, *self.shape)
+
+    def _evaluation(
+        self, energy: Tensor, score: Tensor, mean: Tensor, spread: Tensor, y: Tensor, cov: Covariance
+    ) -> Evaluation:
+        """κ = ½(1 − (Var + (y−x̂)²)/λ), and everything in y's precision."""
+        error = cov.analysis(y.double() - mean).square()
+        kappa = 0.5 * (1 - group_mean(spread + error, cov) * torch.exp(-cov.log_variance.detach().double()))
+        variance = group_mean(spread, cov).clamp_min(0)
+        return Evaluation(energy, *(t.to(y.dtype) for t in (score, kappa, mean, variance)))
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean [d] and covariance [d, d] of x."""
@@ -116,10 +192,11 @@ class GaussianMixture:
     def posterior(self, y: Tensor, cov: Covariance) -> MixturePosterior:
         """The exact posterior of x given y."""
         noise = cov.to(torch.float64).dense()[:, None]
-        gain = torch.linalg.solve(self.covariances + noise, self.covariances.expand(len(y), -1, -1, -1)).mT
+        gain = torch.linalg.solve(self.covariances + noise, self.covariances.expand(cov.batch, -1, -1, -1)).mT
         shift = (y.double().flatten(1)[:, None] - self.means)[..., None]
         means = self.means + (gain @ shift)[..., 0]
-        return MixturePosterior(torch.log_softmax(self._terms(y, cov), dim=1), means, gain @ noise, self.shape)
+        log_weights = torch.log_softmax(self._solve(y, cov).log_terms, dim=1).mT.flatten(0, 1)
+        return MixturePosterior(log_weights, means, (gain @ noise).expand(len(y), -1, -1, -1), self.shape)
 
 
 class DenseGaussian(GaussianMixture):

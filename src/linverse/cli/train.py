@@ -14,6 +14,7 @@ from rich.table import Table
 from linverse.data import load_images
 from linverse.training.config import TrainConfig
 from linverse.training.finish import finish
+from linverse.training.interruption import StopRequest
 from linverse.training.loop import Trainer, build_model, parameter_count
 from linverse.training.normalise import SelfTest
 from linverse.training.presets import PRESETS
@@ -101,15 +102,17 @@ def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
 
 
 def run_loop(trainer: Trainer, folder: Path, options: RunOptions) -> None:
-    """The loop with its reporter; Ctrl-C saves the state first."""
+    """The loop with its reporter; Ctrl-C ends it after the step under way and saves the state."""
     main_process = trainer.accelerator.is_main_process
-    with Reporter(folder, trainer.config.steps, trainer.step, main_process, options.tensorboard) as reporter:
-        try:
-            trainer.run(reporter)
-        except KeyboardInterrupt:
-            trainer.save()
-            print(f"\nstopped at step {trainer.step}; rerun the same command to go on", file=sys.stderr)
-            raise SystemExit(130) from None
+    with (
+        Reporter(folder, trainer.config.steps, trainer.step, main_process, options.tensorboard) as reporter,
+        StopRequest() as stop,
+    ):
+        trainer.run(reporter, stop)
+    if trainer.step < trainer.config.steps:
+        trainer.save()
+        print(f"\nstopped at step {trainer.step}; rerun the same command to go on", file=sys.stderr)
+        raise SystemExit(130)
 
 
 def print_self_test(console: Console, result: SelfTest) -> None:

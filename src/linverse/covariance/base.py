@@ -193,7 +193,7 @@ class Covariance(ABC):
 
     def colour(self, noise: Tensor) -> Tensor:
         """Q λ^{1/2} v: noise of covariance Σ from white noise v *in the eigenbasis* (one transform, not two)."""
-        return self.synthesis(noise * torch.exp(0.5 * self.log_variance))
+        return self.synthesis(noise * (0.5 * self.log_variance).exp_())  # in place: one allocation less counts here
 
     def sample_noise(self, generator: torch.Generator | None = None, batch: int | None = None) -> Tensor:
         """Noise of covariance Σ, [B, C, H, W]."""

@@ -20,10 +20,11 @@ from linverse.covariance.base import Covariance
 @lru_cache(maxsize=64)
 def dct_matrix(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """[n, n], rows = orthonormal DCT-II vectors: D[k, j] = √(2/n)·cos(π k (j + ½)/n), D[0, j] = 1/√n."""
-    index = torch.arange(n, dtype=torch.float64)
-    matrix = torch.cos(math.pi * index[:, None] * (index[None, :] + 0.5) / n) * math.sqrt(2.0 / n)
-    matrix[0] /= math.sqrt(2.0)
-    return matrix.to(dtype=dtype, device=device)
+    with torch.inference_mode(False):  # the kept matrix must serve gradients even if its first use wants none
+        index = torch.arange(n, dtype=torch.float64)
+        matrix = torch.cos(math.pi * index[:, None] * (index[None, :] + 0.5) / n) * math.sqrt(2.0 / n)
+        matrix[0] /= math.sqrt(2.0)
+        return matrix.to(dtype=dtype, device=device)
 
 
 def dct_frequencies(height: int, width: int, like: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from linverse.covariance.dct import BlockDCTCovariance, DCTCovariance
 from linverse.covariance.fourier import FourierCovariance
 from linverse.covariance.spatial import SpatialCovariance
 from linverse.covariance.transfer import gaussian_transfer
+from linverse.rng import keyed_generator
 
 Shape = tuple[int, int, int]
 
@@ -40,6 +41,17 @@ def log_uniform(shape: tuple[int, ...], limits: VarianceRange, generator: torch.
     """log λ uniform between the logarithms of the limits."""
     low, high = math.log(limits.minimum), math.log(limits.maximum)
     return low + (high - low) * torch.rand(shape, generator=generator)
+
+
+def _check_ends(name: str, low: float, high: float, least: float = 0.0, most: float = math.inf) -> None:
+    """Refuse an interval [low, high] of a distribution that is empty or reaches out of [least, most]."""
+    if not least <= low <= high <= most:
+        raise ValueError(f"{name} must satisfy {least:g} ≤ lower end ≤ upper end ≤ {most:g}; got {low:g} and {high:g}")
+
+
+def _check_choice(name: str, given: str, accepted: tuple[str, ...]) -> None:
+    if given not in accepted:
+        raise ValueError(f"{name} can be {' or '.join(accepted)}; got {given!r}")
 
 
 def _two_levels(inside: Tensor, limits: VarianceRange, generator: torch.Generator | None) -> Tensor:
@@ -69,6 +81,9 @@ class CentreBox:
     smallest: int = 1
     largest: int = 0
 
+    def __post_init__(self) -> None:
+        _check_ends("the sides of a box", self.smallest, self.largest or math.inf, least=1)
+
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
     ) -> Covariance:
@@ -94,6 +109,10 @@ class HalfMasks:
     smallest: int = 1
     largest: int = 0
 
+    def __post_init__(self) -> None:
+        _check_choice("the direction of a half mask", self.direction, ("horizontal", "vertical"))
+        _check_ends("the depths of a half mask", self.smallest, self.largest or math.inf, least=1)
+
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
     ) -> Covariance:
@@ -114,6 +133,9 @@ class RandomPixelMasks:
     kind: ClassVar[str] = "pixels"
     least: float = 0.05
     most: float = 0.95
+
+    def __post_init__(self) -> None:
+        _check_ends("the share of random pixels", self.least, self.most, most=1)
 
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
@@ -155,13 +177,18 @@ class GaussianBlurs:
     widest: float = 3.0
     boundary: str = "periodic"
 
+    def __post_init__(self) -> None:
+        _check_choice("the boundary of a blur", self.boundary, ("periodic", "reflecting"))
+        _check_ends("the std of a blur", self.narrowest, self.widest)
+
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
     ) -> Covariance:
         std = self.narrowest + (self.widest - self.narrowest) * torch.rand(n, generator=generator)
-        gain = gaussian_transfer(std, shape[1:], self.boundary).abs().clamp_min(1e-30)
+        # float64: σ²/h² < λ_max down to |h| = 1e-6, where a float32 sum of taps has no digits left
+        gain = gaussian_transfer(std.double(), shape[1:], self.boundary).abs().clamp_min(1e-30)
         noise = log_uniform((n, 1, 1), limits, generator)
-        log_variance = (noise - 2 * gain.log()).clamp_max(math.log(limits.maximum))[:, None]
+        log_variance = (noise - 2 * gain.log().to(noise.dtype)).clamp_max(math.log(limits.maximum))[:, None]
         family = FourierCovariance if self.boundary == "periodic" else DCTCovariance
         return family(log_variance, shape[0])
 
@@ -172,6 +199,9 @@ class BoxSuperResolution:
 
     kind: ClassVar[str] = "super-resolution"
     factor: int = 4
+
+    def __post_init__(self) -> None:
+        _check_ends("the factor of super-resolution", self.factor, math.inf, least=2)
 
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
@@ -232,7 +262,7 @@ class Mixture:
     def bases(self, shape: Shape) -> tuple[str, ...]:
         """The bases that this mixture draws from."""
         limits = VarianceRange(1e-2, 1.0)
-        draws = (c.distribution.sample(1, shape, limits) for c in self.components)
+        draws = (c.distribution.sample(1, shape, limits, keyed_generator("bases")) for c in self.components)
         return tuple(dict.fromkeys(cov.basis for cov in draws))
 
     def to_config(self) -> dict[str, Any]:

@@ -7,33 +7,32 @@ energy. The conditional one sees the measurement too, stacked to its input, as P
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
-from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
+from linverse.models.backbone import build_backbone
 from linverse.models.embedding import SpaceFrequencyEmbedding
 from linverse.models.learned import EnergyConfig
-from linverse.models.unet import UNet, UNetConfig
+from linverse.models.saving import HubModel
+from linverse.models.unet import UNetConfig
 
 
 @dataclass(frozen=True)
 class DenoiserConfig(EnergyConfig):
     """An isotropic denoiser; `condition_channels` > 0 stacks a measurement of so many channels to its input."""
 
+    kind: ClassVar[str] = "denoiser"
     condition_channels: int = 0
     backbone: UNetConfig = field(default_factory=UNetConfig)
 
 
-class Denoiser(
-    nn.Module,
-    PyTorchModelHubMixin,
-    library_name="linverse",
-    coders={DenoiserConfig: (DenoiserConfig.to_dict, DenoiserConfig.from_dict)},
-):
+class Denoiser(nn.Module, HubModel):
     """E[x | y] for y = x + √λ v, optionally given a measurement."""
 
+    config_type = DenoiserConfig
     mean: Tensor
     log_prior: Tensor
 
@@ -41,7 +40,7 @@ class Denoiser(
         super().__init__()
         self.config = config
         channels = config.shape[0]
-        self.network = UNet(config.backbone, channels + config.condition_channels, channels)
+        self.network = build_backbone(config.backbone, channels + config.condition_channels, channels)
         self.embedding = SpaceFrequencyEmbedding(config.backbone)
         self.register_buffer("mean", torch.zeros(config.shape))
         self.register_buffer("log_prior", torch.zeros(()))

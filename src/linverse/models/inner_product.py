@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from linverse.covariance import Covariance
 from linverse.energy import Evaluation, from_derivatives
 from linverse.models.scores import Pair, Scores, differentiable
-from linverse.models.unet import UNet
 
 
 class InnerProduct(nn.Module):
@@ -21,7 +20,7 @@ class InnerProduct(nn.Module):
     mean: Tensor
     log_prior: Tensor
 
-    def __init__(self, network: UNet, embedding: nn.Module, shape: tuple[int, int, int]) -> None:
+    def __init__(self, network: nn.Module, embedding: nn.Module, shape: tuple[int, int, int]) -> None:
         super().__init__()
         self.network, self.embedding = network, embedding
         self.register_buffer("mean", torch.zeros(shape))

@@ -6,26 +6,28 @@ All of these travel with the weights: safetensors and a JSON configuration in on
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
-from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
 from linverse.covariance import Covariance, VarianceRange
 from linverse.energy import Evaluation
+from linverse.models.backbone import build_backbone
 from linverse.models.embedding import SpaceFrequencyEmbedding
 from linverse.models.inner_product import InnerProduct
 from linverse.models.paper_embedding import TwoBranchEmbedding
 from linverse.models.residual import GaussianResidual
+from linverse.models.saving import HubModel
 from linverse.models.scores import Pair, Scores
-from linverse.models.unet import UNet, UNetConfig
+from linverse.models.unet import UNetConfig
 
 
 @dataclass(frozen=True)
 class EnergyConfig:
     """What a learned energy is: everything but its weights."""
 
+    kind: ClassVar[str] = "energy"
     shape: tuple[int, int, int]
     minimum: float = 1e-6
     maximum: float = 1e3
@@ -41,12 +43,14 @@ class EnergyConfig:
             raise ValueError(f"this backbone takes images whose sides are multiples of {divisor}; got {height}×{width}")
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"kind": self.kind, **asdict(self)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`, also of its JSON; unknown keys are refused."""
-        values = _tuples(data, cls)
+        """The inverse of `to_dict`, also of its JSON; unknown keys and other kinds are refused."""
+        if data.get("kind", cls.kind) != cls.kind:
+            raise ValueError(f"this configures a model of the kind {data['kind']!r}, not {cls.kind!r}")
+        values = _tuples({key: value for key, value in data.items() if key != "kind"}, cls)
         values["backbone"] = UNetConfig(**_tuples(data["backbone"], UNetConfig))
         return cls(**values)
 
@@ -58,14 +62,10 @@ def _tuples(data: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
 
 
-class LearnedEnergy(
-    nn.Module,
-    PyTorchModelHubMixin,
-    library_name="linverse",
-    coders={EnergyConfig: (EnergyConfig.to_dict, EnergyConfig.from_dict)},
-):
+class LearnedEnergy(nn.Module, HubModel):
     """U_θ(y, Σ) with the constant that normalises it."""
 
+    config_type = EnergyConfig
     constant: Tensor
 
     def __init__(self, config: EnergyConfig) -> None:
@@ -113,7 +113,7 @@ def build_form(config: EnergyConfig) -> GaussianResidual | InnerProduct:
     if config.parameterisation != "inner-product":
         raise ValueError(f"unknown parameterisation {config.parameterisation!r}")
     channels = config.shape[0]
-    network = UNet(config.backbone, channels, channels)
+    network = build_backbone(config.backbone, channels, channels)
     embedding: nn.Module = (
         SpaceFrequencyEmbedding(config.backbone)
         if config.embedding == "space-frequency"

@@ -24,9 +24,10 @@ from torch.nn import functional as F
 
 from linverse.covariance import Covariance
 from linverse.energy import Evaluation, group_mean
+from linverse.models.backbone import build_backbone
 from linverse.models.embedding import SpaceFrequencyEmbedding
 from linverse.models.scores import Pair, Scores, differentiable
-from linverse.models.unet import UNet, UNetConfig
+from linverse.models.unet import UNetConfig
 
 MAGNIFIED = 3  # darkest value, brightest value, local contrast
 SATURATION = 6.0  # of the magnified features, in standard deviations
@@ -41,7 +42,7 @@ class GaussianResidual(nn.Module):
     def __init__(self, backbone: UNetConfig, shape: tuple[int, int, int]) -> None:
         super().__init__()
         channels = shape[0]
-        self.network = UNet(backbone, channels * (1 + MAGNIFIED), channels * (1 + MAGNIFIED + 2))
+        self.network = build_backbone(backbone, channels * (1 + MAGNIFIED), channels * (1 + MAGNIFIED + 2))
         self.embedding = SpaceFrequencyEmbedding(backbone)
         self.register_buffer("mean", torch.zeros(shape))
         self.register_buffer("log_prior", torch.zeros(()))

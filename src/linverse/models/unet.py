@@ -20,7 +20,11 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class UNetConfig:
-    """Sizes of the backbone. Resolution halves between levels (and by `stem` before the first)."""
+    """Sizes of the backbone. Resolution halves between levels (and is divided by `stem` before the first).
+
+    `style`: "ncsn++" (the paper's) or "compact" (ours for CPUs, which has `middle` blocks at the bottom and uses neither attention,
+    norm, dropout nor filter).
+    """
 
     channels: int = 128
     multipliers: tuple[int, ...] = (1, 2, 2, 2)
@@ -32,6 +36,8 @@ class UNetConfig:
     stem: int = 1
     stem_channels: int = 16
     norm: str = "group"
+    style: str = "ncsn++"
+    middle: int = 2
 
     @property
     def divisor(self) -> int:

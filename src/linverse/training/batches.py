@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import VarianceRange
-from linverse.covariance.random import Mixture
 from linverse.degradations import Blur, Box, GaussianBlur, Masking
 from linverse.rng import keyed_generator
 from linverse.training.config import TrainConfig
@@ -40,13 +39,16 @@ def batch_indices(seed: int, step: int, batch: int, size: int) -> Tensor:
     return order[start : start + batch]
 
 
-def draw_parts(
-    x: Tensor, covariances: Mixture, limits: VarianceRange, generator: torch.Generator, rows: slice = slice(None)
-) -> list[Part]:
-    """Σ and noise for a batch, by basis; only the given rows of the batch are kept."""
+def draw_parts(config: TrainConfig, x: Tensor, generator: torch.Generator, rows: slice = slice(None)) -> list[Part]:
+    """Σ, noise and, where the network is conditional, its measurement for a batch, by basis; only the given rows are kept.
+
+    Everything is drawn for the whole batch first: what a sample sees does not depend on who else keeps it.
+    """
     shape = (x.shape[1], x.shape[2], x.shape[3])
-    drawn = covariances.sample(len(x), shape, limits, generator)
+    limits = VarianceRange(config.model.minimum, config.model.maximum)
+    drawn = config.covariances.sample(len(x), shape, limits, generator)
     noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+    seen = draw_condition(x, config.condition, generator)
     mine = torch.zeros(len(x), dtype=torch.bool)
     mine[rows] = True
     parts = []
@@ -54,7 +56,8 @@ def draw_parts(
         keep = mine[index]
         if bool(keep.any()):
             chosen = index[keep]
-            parts.append(Part(x[chosen], cov[keep].to(x.dtype), noise[chosen]))
+            condition = None if seen is None else seen[chosen]
+            parts.append(Part(x[chosen], cov[keep].to(x.dtype), noise[chosen], condition))
     return parts
 
 
@@ -71,24 +74,19 @@ def training_parts(config: TrainConfig, images: Images, step: int, rank: int = 0
         x = x.double()
     share = config.batch // processes
     rows = slice(rank * share, (rank + 1) * share)
-    limits = VarianceRange(config.model.minimum, config.model.maximum)
-    parts = draw_parts(x, config.covariances, limits, generator, rows)
-    return [with_condition(part, config, generator) for part in parts]
+    return draw_parts(config, x, generator, rows)
 
 
-def with_condition(part: Part, config: TrainConfig, generator: torch.Generator) -> Part:
-    """Add the measurement that a conditional network sees: a masked or blurred image with its noise, in pixels."""
-    if config.condition == "none":
-        return part
-    side = min(part.x.shape[2:])
+def draw_condition(x: Tensor, kind: str, generator: torch.Generator) -> Tensor | None:
+    """The measurement that a conditional network sees: a masked (with its mask) or blurred image with its noise, in pixels."""
+    if kind == "none":
+        return None
+    side = min(x.shape[2:])
     operator: Masking | Blur = (
-        Box(max(1, round(20 / 28 * side)), sigma=1e-3)
-        if config.condition == "inpainting"
-        else GaussianBlur(0.8, sigma=1e-2)
+        Box(max(1, round(20 / 28 * side)), sigma=1e-3) if kind == "inpainting" else GaussianBlur(0.8, sigma=1e-2)
     )
-    raw = operator.measure(part.x, generator).raw
-    condition = raw
-    if isinstance(operator, Masking):
-        mask = operator.mask_for((part.x.shape[2], part.x.shape[3])).to(raw.dtype)
-        condition = torch.cat([raw, mask.expand(len(raw), -1, -1, -1)], dim=1)
-    return Part(part.x, part.cov, part.noise, condition)
+    raw = operator.measure(x, generator).raw
+    if not isinstance(operator, Masking):
+        return raw
+    mask = operator.mask_for((x.shape[2], x.shape[3])).to(raw.dtype)
+    return torch.cat([raw, mask.expand(len(raw), -1, -1, -1)], dim=1)

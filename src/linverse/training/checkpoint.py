@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,12 @@ def write_state(folder: Path, state: TrainingState) -> Path:
     """Write beside, then rename: a crash or a full disk leaves the last good state in place."""
     path, previous, temporary = folder / STATE, folder / PREVIOUS, folder / (STATE + ".new")
     try:
-        torch.save(vars(state), temporary)
+        with temporary.open("wb") as stream:
+            torch.save(vars(state), stream)
+            stream.flush()
+            os.fsync(
+                stream.fileno()
+            )  # on the disk before the rename, or a power cut could leave an empty file of that name
         if path.exists():
             path.replace(previous)
         temporary.replace(path)
@@ -49,9 +56,13 @@ def read_state(folder: Path) -> TrainingState | None:
         if not path.exists():
             continue
         try:
-            return TrainingState(**torch.load(path, map_location="cpu", weights_only=True))
+            state = TrainingState(**torch.load(path, map_location="cpu", weights_only=True))
         except Exception as error:  # a truncated file raises many kinds
             failures.append(f"{path}: {error}")
+            continue
+        if failures:
+            warnings.warn(f"going on from step {state.step} in {path}, because of {failures[0]}", stacklevel=2)
+        return state
     if failures:
         raise CheckpointError("no checkpoint can be read:\n" + "\n".join(failures))
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import tyro
 
@@ -16,13 +16,15 @@ from linverse.training.losses import LossConfig
 
 @dataclass(frozen=True)
 class OptimiserConfig:
-    """AdamW with warm-up, a constant rate, and a decay.
+    """AdamW, or Muon for the convolutions beside it, with warm-up, a constant rate, and a decay.
 
     `decay`: "linear" falls to zero over the last `decay_share` of the steps; "inverse-sqrt" divides the rate by √(step/`decay_steps`)
     after `decay_steps`; "none" keeps it. `ema` is the decay of the exponential moving average of the weights.
     """
 
+    kind: Literal["adamw", "muon"] = "adamw"
     rate: float = 1e-3
+    muon_rate: float = 0.02
     betas: tuple[float, float] = (0.9, 0.99)
     weight_decay: float = 0.0
     warmup: int = 200
@@ -32,14 +34,14 @@ class OptimiserConfig:
     clip: float = 20.0
     ema: float = 0.999
 
-    def rate_at(self, step: int, steps: int) -> float:
-        """The learning rate of a step (0-based)."""
-        rate = self.rate * min(1.0, (step + 1) / max(1, self.warmup))
+    def share_at(self, step: int, steps: int) -> float:
+        """The learning rate of a step (0-based) as a share of its peak."""
+        share = min(1.0, (step + 1) / max(1, self.warmup))
         if self.decay == "linear":
-            return rate * min(1.0, (steps - step) / max(1.0, self.decay_share * steps))
+            return share * min(1.0, (steps - step) / max(1.0, self.decay_share * steps))
         if self.decay == "inverse-sqrt":
-            return rate / max(1.0, (step + 1) / self.decay_steps) ** 0.5
-        return rate
+            return share / max(1.0, (step + 1) / self.decay_steps) ** 0.5
+        return share
 
 
 @dataclass(frozen=True)
@@ -75,3 +77,16 @@ class TrainConfig:
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`, also of its JSON."""
+        model = DenoiserConfig if "condition_channels" in data["model"] else EnergyConfig
+        optimiser = {**data["optimiser"], "betas": tuple(data["optimiser"]["betas"])}
+        parts = {
+            "model": model.from_dict(data["model"]),
+            "covariances": Mixture.from_config(data["covariances"]),
+            "loss": LossConfig(**data["loss"]),
+            "optimiser": OptimiserConfig(**optimiser),
+        }
+        return cls(**{**data, **parts})

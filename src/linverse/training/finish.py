@@ -33,10 +33,10 @@ def run_self_test(trainer: Trainer, energy: LearnedEnergy) -> SelfTest:
     count = min(config.self_test_images, len(trainer.train_images))
     generator = keyed_generator(config.seed, "constant")
     chosen = torch.randperm(len(trainer.train_images), generator=generator)[:count]
-    dtype = torch.float64 if config.double else torch.float32
+    like = energy.form.mean  # the model's precision and device
     energy.constant.zero_()
-    energy.constant.fill_(normalising_constant(energy, trainer.train_images.batch(chosen).to(dtype), generator))
-    held_out = trainer.held_out.batch(torch.arange(min(config.self_test_images, len(trainer.held_out)))).to(dtype)
+    energy.constant.fill_(normalising_constant(energy, trainer.train_images.batch(chosen).to(like), generator))
+    held_out = trainer.held_out.batch(torch.arange(min(config.self_test_images, len(trainer.held_out)))).to(like)
     parts = merge_parts(trainer.held_out_parts(config.self_test_images))
     bases = config.covariances.bases(energy.shape)
     return self_test(energy, held_out, parts, bases)

@@ -17,14 +17,15 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from linverse.covariance import VarianceRange
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.learned import LearnedEnergy
 from linverse.rng import keyed_generator, keyed_seed
-from linverse.training.batches import Images, draw_parts, training_parts, with_condition
+from linverse.training.batches import Images, batch_indices, draw_parts, training_parts
 from linverse.training.checkpoint import TrainingState, read_state, write_state
-from linverse.training.config import TrainConfig
+from linverse.training.config import OptimiserConfig, TrainConfig
+from linverse.training.interruption import StopRequest
 from linverse.training.losses import DenoiserLoss, DualLoss, Part
+from linverse.training.muon import MuonAdamW
 from linverse.training.progress import Reporter
 
 
@@ -46,6 +47,25 @@ def build_loss(model: LearnedEnergy | Denoiser, config: TrainConfig) -> DualLoss
     return DenoiserLoss(model, config.loss) if isinstance(model, Denoiser) else DualLoss(model, config.loss)
 
 
+def build_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.Optimizer:
+    """AdamW, or Muon for the convolutions and AdamW for the rest; each group remembers its peak rate."""
+    options: dict[str, Any] = {"betas": config.betas, "weight_decay": config.weight_decay}
+    optimiser: torch.optim.Optimizer
+    if config.kind == "muon":
+        optimiser = MuonAdamW(model, config.rate, config.muon_rate, **options)
+    else:
+        optimiser = torch.optim.AdamW(model.parameters(), config.rate, **options)
+    for group in optimiser.param_groups:
+        group["initial_lr"] = group["lr"]
+    return optimiser
+
+
+def autocast_backbone(model: LearnedEnergy | Denoiser, device: torch.device) -> None:
+    """Run the backbone, and it alone, in bfloat16: y, the transforms and the sums over pixels do not survive eight bits."""
+    network = model.network if isinstance(model, Denoiser) else model.form.network
+    network.forward = torch.autocast(device.type, dtype=torch.bfloat16)(network.forward)
+
+
 def ema_update(decay: float) -> Any:
     """An exponential moving average that forgets its start quickly: decay_n = min(decay, (1+n)/(10+n))."""
 
@@ -64,15 +84,12 @@ class Trainer:
     ) -> None:
         self.config, self.folder = config, folder
         self.train_images, self.held_out = train, held_out
-        self.accelerator = Accelerator(mixed_precision=config.precision)
+        self.accelerator = Accelerator(mixed_precision="no")
         model = build_model(config, *gaussian)
         self.ema = AveragedModel(model, multi_avg_fn=ema_update(config.optimiser.ema)).to(self.accelerator.device)
-        optimiser = torch.optim.AdamW(
-            model.parameters(),
-            config.optimiser.rate,
-            config.optimiser.betas,
-            weight_decay=config.optimiser.weight_decay,
-        )
+        optimiser = build_optimiser(model, config.optimiser)
+        if config.precision == "bf16":
+            autocast_backbone(model, self.accelerator.device)
         self.loss, self.optimiser = self.accelerator.prepare(build_loss(model, config), optimiser)
         self.model = model
         self.step, self.seconds = 0, 0.0
@@ -106,10 +123,10 @@ class Trainer:
 
     # --- steps -----------------------------------------------------------------------------------------------------------
 
-    def run(self, reporter: Reporter) -> None:
-        """Train to the last step, with checkpoints and evaluations on the way."""
+    def run(self, reporter: Reporter, stop: StopRequest | None = None) -> None:
+        """Train to the last step, or until a stop is requested, with checkpoints and evaluations on the way."""
         saved = time.monotonic()
-        while self.step < self.config.steps:
+        while self.step < self.config.steps and not (stop and stop.requested):
             start = time.monotonic()
             metrics = self.train_step()
             self.seconds += time.monotonic() - start
@@ -128,7 +145,7 @@ class Trainer:
             config, self.train_images, self.step, accelerator.process_index, accelerator.num_processes
         )
         for group in self.optimiser.param_groups:
-            group["lr"] = config.optimiser.rate_at(self.step, config.steps)
+            group["lr"] = group["initial_lr"] * config.optimiser.share_at(self.step, config.steps)
         loss, terms = self.loss([part.to(accelerator.device) for part in parts])
         value = float(loss.detach())
         if not math.isfinite(value):
@@ -148,22 +165,26 @@ class Trainer:
         for part in parts:
             low, high = (float(v.exp()) for v in part.cov.log_variance.aminmax())
             spans.append(f"{len(part.x)} {part.cov.basis} with λ in [{low:.2g}, {high:.2g}]")
+        config = self.config
+        images = batch_indices(config.seed, self.step, config.batch, len(self.train_images)).tolist()
         good = read_state(self.folder)
         last = "none" if good is None else f"step {good.step} in {self.folder}"
-        return f"loss or gradient is {value} at step {self.step} ({'; '.join(spans)}). Last good checkpoint: {last}"
+        return (
+            f"loss or gradient is {value} at step {self.step}, in a batch of {'; '.join(spans)}; its images are "
+            f"{', '.join(map(str, images))}. Last good checkpoint: {last}"
+        )
 
     # --- evaluation ------------------------------------------------------------------------------------------------------
 
     def held_out_parts(self, images: int, chunk: int = 64) -> list[list[Part]]:
         """Fixed noise on held-out images, in chunks."""
         config = self.config
-        limits = VarianceRange(config.model.minimum, config.model.maximum)
         batches = []
         for start in range(0, min(images, len(self.held_out)), chunk):
             x = self.held_out.batch(torch.arange(start, min(start + chunk, images, len(self.held_out))))
             generator = keyed_generator("held-out", start)
-            parts = draw_parts(x.double() if config.double else x, config.covariances, limits, generator)
-            batches.append([with_condition(part, config, generator).to(self.accelerator.device) for part in parts])
+            parts = draw_parts(config, x.double() if config.double else x, generator)
+            batches.append([part.to(self.accelerator.device) for part in parts])
         return batches
 
     def evaluate(self) -> dict[str, float]:

@@ -97,6 +97,16 @@ class DualLoss(nn.Module):
         return dsm, weighted, csm, image
 
 
+def isotropic_variance(cov: Covariance) -> Tensor:
+    """λ of Σ = λI, [B, 1, 1, 1]; any other Σ is refused."""
+    if not isinstance(cov, SpatialCovariance):
+        raise ValueError(f"a denoiser is trained with isotropic noise; got a {cov.basis} covariance")
+    level = cov.log_variance[:, :1, :1, :1]
+    if not torch.equal(level.expand_as(cov.log_variance), cov.log_variance):
+        raise ValueError("a denoiser is trained with isotropic noise; got variances that differ between pixels")
+    return level.exp()
+
+
 class DenoiserLoss(nn.Module):
     """The A-DSM of a first-order network under isotropic noise: (x̂ − x)²/λ·(1 + λ/C)^p."""
 
@@ -108,9 +118,7 @@ class DenoiserLoss(nn.Module):
         """The scalar loss and its detached terms, averaged over the batch."""
         errors, weights = [], []
         for part in parts:
-            if not isinstance(part.cov, SpatialCovariance):
-                raise ValueError(f"a denoiser is trained with isotropic noise; got a {part.cov.basis} covariance")
-            variance = part.cov.variance[:, :1, :1, :1]
+            variance = isotropic_variance(part.cov)
             estimate = self.energy(part.noisy(), variance, part.condition)
             errors.append(((estimate - part.x).square() / variance).mean(dim=(1, 2, 3)))
             weights.append(mean_weight(part.cov, self.energy.log_prior.exp(), self.config.mean_power)[:, 0, 0, 0])

@@ -19,15 +19,16 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import BlockDCTCovariance, Covariance, DCTCovariance, FourierCovariance, SpatialCovariance
-from linverse.energy import Energy, evaluate
+from linverse.energy import Energy, evaluate, group_mean
 from linverse.posterior import residual
 from linverse.rng import keyed_generator, normal_like
 from linverse.training.losses import Part
 
 
-def template(basis: str, shape: tuple[int, int, int], dtype: torch.dtype = torch.float32) -> Covariance:
-    """The identity in a named basis."""
-    blank = torch.zeros(1, 1, *shape[1:], dtype=dtype)
+def template(basis: str, like: Tensor) -> Covariance:
+    """The identity in a named basis, for images like those given ([N, C, H, W]): their shape, precision and device."""
+    shape = like.shape[1:]
+    blank = like.new_zeros(1, 1, *shape[1:])
     if basis == "spatial":
         return SpatialCovariance(blank, shape[0])
     if basis == "fourier":
@@ -43,7 +44,7 @@ def normalising_constant(energy: Energy, x: Tensor, generator: torch.Generator, 
     """c = E[U_G − U_θ] at λ_max·I over noisy versions of the images x: add it to U_θ."""
     gaps = []
     for part in x.split(chunk):
-        cov = template("spatial", energy.shape, x.dtype).isotropic(energy.range.maximum).expand(len(part))
+        cov = _isotropic(part, "spatial", energy.range.maximum)
         gaps.append(-residual(energy, part + cov.colour(normal_like(part, generator)), cov).detach())
     return float(torch.cat(gaps).mean())
 
@@ -103,11 +104,12 @@ def self_test(energy: Energy, x: Tensor, parts: list[Part], bases: tuple[str, ..
     """Run all the tests on held-out images x and on drawn (x, Σ, ε)."""
     top = energy.range.maximum
     levels = [top, 0.3 * top, 0.1 * top]
+    kappa = {part.cov.basis: _kappa_test(energy, part) for part in parts}
     return SelfTest(
         entropy={f"{b} {v:.3g}": _entropy(energy, x, b, v, seed) for b in bases for v in levels},
         agreement=_agreement(energy, x[:64], bases, seed),
-        bias={part.cov.basis: value for part, (value, _) in _kappa_tests(energy, parts)},
-        slope={part.cov.basis: value for part, (_, value) in _kappa_tests(energy, parts)},
+        bias={basis: bias for basis, (bias, _) in kappa.items()},
+        slope={basis: slope for basis, (_, slope) in kappa.items()},
         ratio={f"{v:.3g}": _ratio(energy, x, v, seed) for v in (1e-3, 1e-2, 1e-1, 1.0, 10.0) if _inside(energy, v)},
         heat={f"{v:.3g}": _heat(energy, x[:64], v, seed) for v in (1e-2, 1e-1, 1.0) if _inside(energy, v)},
     )
@@ -117,8 +119,8 @@ def _inside(energy: Energy, variance: float) -> bool:
     return energy.range.minimum <= variance <= energy.range.maximum
 
 
-def _isotropic(energy: Energy, x: Tensor, basis: str, variance: float) -> Covariance:
-    return template(basis, energy.shape, x.dtype).isotropic(variance).expand(len(x))
+def _isotropic(x: Tensor, basis: str, variance: float) -> Covariance:
+    return template(basis, x).isotropic(variance).expand(len(x))
 
 
 def _noisy(x: Tensor, cov: Covariance, *key: int | str) -> Tensor:
@@ -127,7 +129,7 @@ def _noisy(x: Tensor, cov: Covariance, *key: int | str) -> Tensor:
 
 @torch.no_grad()
 def _entropy(energy: Energy, x: Tensor, basis: str, variance: float, seed: int) -> float:
-    cov = _isotropic(energy, x, basis, variance)
+    cov = _isotropic(x, basis, variance)
     return float(residual(energy, _noisy(x, cov, seed, "entropy"), cov).mean()) / cov.dim
 
 
@@ -137,27 +139,22 @@ def _agreement(energy: Energy, x: Tensor, bases: tuple[str, ...], seed: int) -> 
     for variance in (1e-4, 1e-2, 1.0, 1e2):
         if not _inside(energy, variance):
             continue
-        y = _noisy(x, _isotropic(energy, x, "spatial", variance), seed, "agreement")
-        values = torch.stack([energy(y, _isotropic(energy, x, basis, variance)) for basis in bases])
+        y = _noisy(x, _isotropic(x, "spatial", variance), seed, "agreement")
+        values = torch.stack([energy(y, _isotropic(x, basis, variance)) for basis in bases])
         worst = max(worst, float((values - values[0]).abs().max()) / x[0].numel())
     return worst
 
 
-def _kappa_tests(energy: Energy, parts: list[Part]) -> list[tuple[Part, tuple[float, float]]]:
-    """E[κ] and the slope of ½(1−ε²) on κ for each basis."""
-    out = []
-    for part in parts:
-        kappa = evaluate(energy, part.noisy(), part.cov).cov_score.double()
-        target = 0.5 * (1 - part.noise.double().square()).mean(dim=1, keepdim=part.cov.multiplicity > 1)
-        target = target.reshape(kappa.shape)
-        slope = float((kappa * target).mean() / kappa.square().mean())
-        out.append((part, (float(kappa.mean()), slope)))
-    return out
+def _kappa_test(energy: Energy, part: Part) -> tuple[float, float]:
+    """E[κ] and the slope of ½(1−ε²) on κ, both as means over the channels that share λ."""
+    kappa = evaluate(energy, part.noisy(), part.cov).cov_score.double()
+    target = group_mean(0.5 * (1 - part.noise.double().square()), part.cov)
+    return float(kappa.mean()), float((kappa * target).mean() / kappa.square().mean())
 
 
 @torch.no_grad()
 def _ratio(energy: Energy, x: Tensor, variance: float, seed: int) -> float:
-    here = _isotropic(energy, x, "spatial", variance)
+    here = _isotropic(x, "spatial", variance)
     step = min(0.05, math.sqrt(2 / here.dim))  # so that the exponent has a standard deviation of at most about 1
     there = here * math.exp(step)
     y = _noisy(x, here, seed, "ratio", f"{variance:.3g}")
@@ -166,10 +163,10 @@ def _ratio(energy: Energy, x: Tensor, variance: float, seed: int) -> float:
 
 def _heat(energy: Energy, x: Tensor, variance: float, seed: int, probes: int = 8) -> float:
     """Mean over images of (Σκ − ½ tr[Σ(∇²U − ∇U∇Uᵀ)])/d at an isotropic Σ."""
-    cov = _isotropic(energy, x, "spatial", variance)
+    cov = _isotropic(x, "spatial", variance)
     y = _noisy(x, cov, seed, "heat", f"{variance:.3g}").requires_grad_()
     result = evaluate(energy, y, cov, create_graph=True)
-    trace = torch.zeros(len(x), dtype=torch.float64)
+    trace = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     for probe in range(probes):
         v = normal_like(x, keyed_generator(seed, "probe", probe)).sign()
         (product,) = torch.autograd.grad((result.score * v).sum(), y, retain_graph=True)

@@ -59,17 +59,12 @@ MNIST_PAPER_BACKBONE = replace(PAPER_BACKBONE, multipliers=(1, 2, 2), attention_
 # --- our models, for a CPU ------------------------------------------------------------------------------------------------------
 
 SMALL_BACKBONE = UNetConfig(
-    channels=32,
-    multipliers=(1, 2),
-    blocks=1,
-    attention_levels=(),
-    embedding=64,
-    dropout=0.0,
-    filter=(1, 1),
-    stem=2,
-    stem_channels=16,
-    norm="none",
+    channels=48, multipliers=(1, 2), blocks=1, embedding=64, stem=2, stem_channels=16, style="compact", middle=4
 )
+
+# found by short runs side by side: docs/training-notes.md
+SMALL_LOSS = LossConfig(cov_weight=1.0, image_weight=0.1)
+SMALL_OPTIMISER = OptimiserConfig(kind="muon", rate=2e-3, muon_rate=0.02, warmup=200, clip=5.0, ema=0.9995)
 
 FASHION_COVARIANCES = Mixture(
     (
@@ -86,7 +81,9 @@ FASHION = TrainConfig(
     data="fashion-mnist",
     model=EnergyConfig((1, 28, 28), bases=("spatial", "fourier", "block-dct-4"), backbone=SMALL_BACKBONE),
     covariances=FASHION_COVARIANCES,
-    steps=20_000,
+    loss=SMALL_LOSS,
+    optimiser=SMALL_OPTIMISER,
+    steps=24_000,
 )
 
 FASHION_DENOISER = DenoiserConfig((1, 28, 28), bases=("spatial",), backbone=SMALL_BACKBONE)
@@ -96,14 +93,17 @@ FASHION_SCORE = TrainConfig(
     model=FASHION_DENOISER,
     covariances=ISOTROPIC,
     loss=LossConfig(objective="single"),
-    steps=10_000,
+    optimiser=SMALL_OPTIMISER,
+    steps=12_000,
 )
 
 MNIST = TrainConfig(
     data="mnist",
     model=EnergyConfig((1, 28, 28), bases=("spatial",), backbone=SMALL_BACKBONE),
     covariances=Mixture((Component(1.0, Patches()),)),
-    steps=20_000,
+    loss=SMALL_LOSS,
+    optimiser=SMALL_OPTIMISER,
+    steps=24_000,
 )
 
 DIGITS = TrainConfig(
@@ -113,7 +113,7 @@ DIGITS = TrainConfig(
         1e-4,
         1e2,
         ("spatial", "fourier", "block-dct-4"),
-        backbone=replace(SMALL_BACKBONE, stem=1, channels=24, embedding=32),
+        backbone=replace(SMALL_BACKBONE, stem=1, channels=32, middle=2, embedding=32),
     ),
     covariances=replace(
         FASHION_COVARIANCES,
@@ -122,6 +122,8 @@ DIGITS = TrainConfig(
             for c in FASHION_COVARIANCES.components
         ),
     ),
+    loss=SMALL_LOSS,
+    optimiser=replace(SMALL_OPTIMISER, warmup=50, ema=0.995),
     steps=2000,
     batch=128,
 )

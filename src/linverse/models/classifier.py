@@ -1,0 +1,60 @@
+"""The paper's digit classifier (appendix C): a convolutional network of three layers with ReLU, to judge restored digits."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from linverse.models.saving import HubModel
+
+
+@dataclass(frozen=True)
+class ClassifierConfig:
+    """Sizes of the classifier."""
+
+    kind: ClassVar[str] = "classifier"
+    classes: int = 10
+    width: int = 32
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        return cls(**{key: value for key, value in data.items() if key != "kind"})
+
+
+class DigitClassifier(nn.Module, HubModel):
+    """[B, 1, 28, 28] in [0, 1] → [B, classes] logits."""
+
+    config_type = ClassifierConfig
+
+    def __init__(self, config: ClassifierConfig | None = None) -> None:
+        super().__init__()
+        self.config = config or ClassifierConfig()
+        width, classes = self.config.width, self.config.classes
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, width, 5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(width, 2 * width, 5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(2 * width, 4 * width, 3, padding=1),
+            nn.ReLU(),
+            nn.AdaptiveMaxPool2d(3),
+            nn.Flatten(),
+            nn.Dropout(0.3),
+            nn.Linear(36 * width, classes),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, chunk: int = 512) -> Tensor:
+        """[B] class numbers."""
+        return torch.cat([self(part).argmax(dim=1) for part in x.split(chunk)])

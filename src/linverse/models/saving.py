@@ -1,0 +1,161 @@
+"""A model on disk: weights (safetensors), a configuration (JSON) that says which kind of model it is, and a manifest of both.
+
+Folders follow the conventions of the Hugging Face hub (`save_pretrained`, `from_pretrained`, `push_to_hub`). The manifest holds the size
+and sha256 of each file, written when the model was saved, so that a file that was cut short or changed since is refused by name.
+Loading is strict and reads safetensors only: nothing is unpickled, no weight is missing, and every bit is what was saved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from huggingface_hub import PyTorchModelHubMixin
+from torch import nn
+
+WEIGHTS, CONFIG, MANIFEST, CARD = "model.safetensors", "config.json", "manifest.json", "card.json"
+
+
+class ModelFileError(ValueError):
+    """A folder does not hold the model that was asked for, or not as it was saved."""
+
+
+# --- the manifest --------------------------------------------------------------------------------------------------------------
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_manifest(folder: Path) -> None:
+    """Record the size and sha256 of the weights and of the configuration."""
+    files = {
+        name: {"bytes": (folder / name).stat().st_size, "sha256": _digest(folder / name)} for name in (WEIGHTS, CONFIG)
+    }
+    (folder / MANIFEST).write_text(json.dumps({"files": files}, indent=2) + "\n")
+
+
+def check_manifest(folder: Path) -> None:
+    """Refuse a folder whose files are not those that were saved."""
+    missing = [name for name in (WEIGHTS, CONFIG, MANIFEST) if not (folder / name).is_file()]
+    if missing:
+        raise ModelFileError(f"{folder} has no {', '.join(missing)}: it is not a model saved by linverse")
+    recorded = _read_json(folder / MANIFEST).get("files", {})
+    for name in (WEIGHTS, CONFIG):
+        if not isinstance(recorded.get(name), dict):
+            raise ModelFileError(f"{folder / MANIFEST} says nothing of {name}: it was changed; fetch the model again")
+        _check_file(folder / name, recorded[name])
+
+
+def _check_file(path: Path, recorded: dict[str, Any]) -> None:
+    size, expected = path.stat().st_size, recorded.get("bytes")
+    if size != expected:
+        raise ModelFileError(
+            f"{path} has {size} bytes where {expected} were saved: it was cut short or changed; fetch the model again"
+        )
+    digest = _digest(path)
+    if digest != recorded.get("sha256"):
+        raise ModelFileError(
+            f"{path} is not the file that was saved: its sha256 is {digest}, the manifest says {recorded.get('sha256')}; "
+            "fetch the model again"
+        )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text())
+    except ValueError as error:
+        raise ModelFileError(f"{path} cannot be read: {error}") from error
+    if not isinstance(data, dict):
+        raise ModelFileError(f"{path} holds no JSON object")
+    return data
+
+
+# --- models --------------------------------------------------------------------------------------------------------------------
+
+
+class HubModel(PyTorchModelHubMixin, library_name="linverse"):
+    """What a module needs to be saved and loaded: `config` of the class `config_type`, which has a `kind`, `to_dict` and `from_dict`."""
+
+    config_type: ClassVar[type[Any]]
+    config: Any
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        super()._save_pretrained(save_directory)
+        (save_directory / CONFIG).write_text(json.dumps(self.config.to_dict(), indent=2) + "\n")
+        write_manifest(save_directory)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        force_download: bool = False,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        revision: str | None = None,
+        map_location: str = "cpu",
+        **model_kwargs: Any,
+    ) -> Self:
+        """A model from a folder, or from the hub by its id; always strict."""
+        if model_kwargs:
+            raise TypeError(f"the configuration travels with the weights; {', '.join(model_kwargs)} cannot be given")
+        folder = Path(pretrained_model_name_or_path).expanduser()
+        if not folder.is_dir():
+            folder = download(
+                str(pretrained_model_name_or_path),
+                force_download=force_download,
+                token=token,
+                cache_dir=cache_dir,
+                local_files_only=local_files_only,
+                revision=revision,
+            )
+        return cls.from_folder(folder, map_location)
+
+    @classmethod
+    def from_folder(cls, folder: Path, map_location: str = "cpu") -> Self:
+        """The model that a folder holds, bit for bit, in evaluation mode."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        check_manifest(folder)
+        config = read_config(folder, cls.config_type)
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # the first weights are drawn and thrown away: leave the user's stream alone
+            model = cls(config)
+        assert isinstance(model, nn.Module)
+        try:
+            # assigned, not copied: weights of another precision keep it
+            model.load_state_dict(load_file(folder / WEIGHTS, device=map_location), strict=True, assign=True)
+        except (RuntimeError, SafetensorError) as error:
+            raise ModelFileError(f"{folder / WEIGHTS} does not fit its configuration: {error}") from error
+        return model.to(map_location, memory_format=torch.channels_last).eval()
+
+
+def read_config(folder: Path, config_type: type[Any]) -> Any:
+    """The configuration of a saved model; another kind of model is refused."""
+    data = _read_json(folder / CONFIG)
+    kind = data.get("kind")
+    if kind != config_type.kind:
+        raise ModelFileError(f"{folder} holds a model of the kind {kind!r}, where {config_type.kind!r} was asked for")
+    try:
+        return config_type.from_dict(data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{folder / CONFIG} does not describe a model of this version: {error}") from error
+
+
+def download(repo_id: str, **options: Any) -> Path:
+    """The folder of a model of the hub, in its cache."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return Path(snapshot_download(repo_id, allow_patterns=[WEIGHTS, CONFIG, MANIFEST, CARD], **options))
+    except (OSError, HFValidationError) as error:
+        raise ModelFileError(f"the hub gave no model {repo_id!r}: {error}") from error

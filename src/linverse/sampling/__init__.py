@@ -1,0 +1,45 @@
+"""Samples of p(x | y) along paths through covariance space: predictors, Metropolis correctors, energy-guided schedules."""
+
+from linverse.sampling.annealed import AnnealedResult, sample_operator
+from linverse.sampling.guided import MagnitudeStep, MirrorStep, Rule, VarianceStep, freeze
+from linverse.sampling.langevin import MALA, ULA, Info, Kernel, SignalToNoiseULA, State, warm_up
+from linverse.sampling.paths import Path, autoregressive, clamped, geometric, held, linear, per_coefficient
+from linverse.sampling.predictors import Ancestral, Euler, Matched, Predictor, ProbabilityFlowHeun, TwoStepAncestral
+from linverse.sampling.sampler import SampleResult, sample, tune
+from linverse.sampling.targets import OperatorTarget, PathTarget, Target
+
+__all__ = [
+    "MALA",
+    "ULA",
+    "Ancestral",
+    "AnnealedResult",
+    "Euler",
+    "Info",
+    "Kernel",
+    "MagnitudeStep",
+    "Matched",
+    "MirrorStep",
+    "OperatorTarget",
+    "Path",
+    "PathTarget",
+    "Predictor",
+    "ProbabilityFlowHeun",
+    "Rule",
+    "SampleResult",
+    "SignalToNoiseULA",
+    "State",
+    "Target",
+    "TwoStepAncestral",
+    "VarianceStep",
+    "autoregressive",
+    "clamped",
+    "freeze",
+    "geometric",
+    "held",
+    "linear",
+    "per_coefficient",
+    "sample",
+    "sample_operator",
+    "tune",
+    "warm_up",
+]

@@ -1,0 +1,148 @@
+"""Any linear operator H, diagonal in no basis: annealed MALA on the exact posterior (mathematics §7, last bullet).
+
+    π_k(x) ∝ exp(−U(x, λ_k I)) N(y_raw; Hx, (σ² + λ_k‖H‖²) I),   λ_k geometric down to λ_min,
+    π(x)   ∝ exp(−U(x, λ_min I)) N(y_raw; Hx, σ² I)               in the end.
+The levels before the last only bring the chains to where π is large: an ancestral step of the prior removes the noise between two of them,
+MALA mends the rest. At the last one the step size is adapted, frozen, and only then are draws kept. λ_min blurs the prior, which is
+harmless when σ² ≫ λ_min‖H‖².
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from linverse.covariance import SpatialCovariance
+from linverse.energy import Energy, check_pair
+from linverse.rng import keyed_generator, normal_like
+from linverse.sampling.langevin import MALA, Info, State, start, warm_up
+from linverse.sampling.points import Eye
+from linverse.sampling.predictors import Ancestral
+from linverse.sampling.targets import Linear, OperatorTarget
+from linverse.units import variance_from_sigma
+
+
+@dataclass(frozen=True)
+class AnnealedResult:
+    """`samples` [N, C, H, W] are the last draws; `draws` [kept, N, C, H, W] all that were kept at the last level.
+
+    `info` has fields [steps, N] of every move at the last level after warm-up.
+    """
+
+    samples: Tensor
+    draws: Tensor
+    info: Info
+    step_size: float
+    evaluations: int
+
+
+def sample_operator(
+    energy: Energy,
+    raw: Tensor,
+    operator: Linear,
+    adjoint: Linear,
+    sigma: float,
+    *,
+    levels: int = 20,
+    steps_per_level: int = 10,
+    warm_up_steps: int = 100,
+    draws: int = 1,
+    thin: int = 50,
+    floor: float | None = None,
+    temperature: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> AnnealedResult:
+    """One chain for each row of raw = Hx + σv: `operator` H takes images [N, C, H, W], `adjoint` Hᵀ takes raw data."""
+    variance, bottom = variance_from_sigma(sigma), energy.range.minimum if floor is None else floor
+    template = SpatialCovariance(raw.new_zeros(1, 1, *energy.shape[1:]), energy.shape[0])
+    gain = operator_gain(operator, adjoint, raw.new_empty(1, *energy.shape))
+    _check_noise(variance, bottom, gain)
+    eye = Eye(energy, template)
+
+    def target(scale: float, noise: float) -> OperatorTarget:
+        return OperatorTarget(eye, template.isotropic(scale), operator, adjoint, raw, noise, gain, temperature)
+
+    top = min(energy.range.maximum, 100.0)
+    ladder = torch.logspace(math.log10(top), math.log10(bottom), levels + 1, dtype=torch.float64).tolist()
+    stages = [target(scale, variance + scale * gain) for scale in ladder[:-1]] + [target(ladder[-1], variance)]
+    with torch.no_grad():
+        state = _begin(energy, stages[0], raw.shape[0], generator)
+        check_pair(energy, state.point.z[:1], stages[-1].cov)
+        state, kernel = _descend(state, stages, steps_per_level, generator)
+        eye.label = "the last level"
+        state, kernel = warm_up(kernel, state, stages[-1], warm_up_steps, generator)
+        kept, infos = _collect(state, kernel, stages[-1], draws, thin, generator)
+    info = Info(*(torch.stack([getattr(i, name) for i in infos]) for name in vars(infos[0])))
+    return AnnealedResult(kept[-1], torch.stack(kept), info, float(torch.as_tensor(kernel.step_size)), eye.evaluations)
+
+
+def operator_gain(operator: Linear, adjoint: Linear, like: Tensor, iterations: int = 50) -> float:
+    """‖HᵀH‖ by power iteration, with a little above it for safety; refuses an adjoint that is not one."""
+    generator = keyed_generator("operator")
+    x = normal_like(like, generator)
+    seen = operator(x)
+    probe = normal_like(seen, generator)
+    forth, back = float((seen * probe).double().sum()), float((x * adjoint(probe)).double().sum())
+    scale = float(seen.double().norm() * probe.double().norm())
+    if not abs(forth - back) <= 1e-3 * scale:
+        raise ValueError(f"the adjoint is not the operator's: ⟨Hx, v⟩ = {forth:.6g} but ⟨x, Hᵀv⟩ = {back:.6g}")
+    norm = torch.zeros(())
+    for _ in range(iterations):
+        x = adjoint(operator(x / x.norm()))
+        norm = x.norm()
+        if float(norm) == 0:
+            raise ValueError("the operator maps images to 0: nothing was measured")
+    return 1.05 * float(norm)
+
+
+def _check_noise(variance: float, floor: float, gain: float) -> None:
+    if variance == 0:
+        raise ValueError("annealed MALA needs noise in the measurement: sigma = 0 is a hard constraint")
+    if variance < 10 * floor * gain:
+        warnings.warn(
+            f"the noise variance σ² = {variance:.3g} is not far above λ_min‖H‖² = {floor * gain:.3g}: the answer is for a prior "
+            "blurred by λ_min, not for clean images",
+            stacklevel=3,
+        )
+
+
+def _begin(energy: Energy, target: OperatorTarget, chains: int, generator: torch.Generator | None) -> State:
+    """Draws of the energy's own Gaussian at the first level."""
+    mean, prior = energy.gaussian(target.cov)
+    shape = (chains, target.cov.channels, *target.cov.size)
+    spread = (prior + target.cov.variance).sqrt()
+    z = mean + spread * normal_like(target.raw.new_empty(shape), generator)
+    return start(target.look(z.to(target.raw.dtype)), target)
+
+
+def _descend(
+    state: State, stages: list[OperatorTarget], steps: int, generator: torch.Generator | None
+) -> tuple[State, MALA]:
+    """Through the levels, the step size adapted at each one."""
+    kernel = MALA()
+    for number, target in enumerate(stages):
+        if isinstance(target.eye, Eye):
+            target.eye.label = f"level {number + 1} of {len(stages)}"
+        if number:
+            log_next, noise = target.cov.log_variance, normal_like(state.point.z, generator)
+            z = Ancestral().step(state.point, log_next, None, noise, target.eye)
+            state = start(target.look(z), target)
+        state, kernel = warm_up(kernel, state, target, steps, generator)
+    return state, kernel
+
+
+def _collect(
+    state: State, kernel: MALA, target: OperatorTarget, draws: int, thin: int, generator: torch.Generator | None
+) -> tuple[list[Tensor], list[Info]]:
+    """`draws` images, `thin` frozen moves apart."""
+    kept, infos = [], []
+    for _ in range(draws):
+        for _ in range(thin):
+            state, info = kernel.step(state, target, generator)
+            infos.append(info)
+        kept.append(target.cov.synthesis(state.point.z))
+    return kept, infos

@@ -1,0 +1,125 @@
+"""Is a sampler right, and are its error bars honest?
+
+    Markov chains      effective sample size and R-hat (arviz-stats), acceptance
+    calibration        for x ~ p(x), y ~ p(y|x) and L samples of p(x|y), the rank of a summary of x among those of the samples is uniform on
+                       0…L (simulation-based calibration, Talts et al. 2018); its central intervals cover x as often as they say
+Summaries are low-dimensional: a pixel, a mean, a distance, a log-density; [N] of the truths, [N, L] of the samples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from linverse.sampling.langevin import Info
+
+
+def effective_sample_size(draws: Tensor) -> Tensor:
+    """Of [draws, chains, …] → […]: how many independent draws tell as much about the mean (bulk ESS)."""
+    from arviz_stats.base import array_stats
+
+    values = draws.detach().cpu().double().numpy()
+    return torch.as_tensor(array_stats.ess(values, chain_axis=1, draw_axis=0))
+
+
+def r_hat(draws: Tensor) -> Tensor:
+    """Of [draws, chains, …] → […]: near 1 if the chains agree (rank-normalised split R-hat)."""
+    from arviz_stats.base import array_stats
+
+    values = draws.detach().cpu().double().numpy()
+    return torch.as_tensor(array_stats.rhat(values, chain_axis=1, draw_axis=0))
+
+
+@dataclass(frozen=True)
+class AcceptanceSummary:
+    """Mean acceptance, of the level or step and of the chain where it is least, and the share of moves made."""
+
+    mean: float
+    lowest_step: float
+    lowest_chain: float
+    moved: float
+
+
+def summarise_acceptance(info: Info) -> AcceptanceSummary:
+    """Of an `Info` with fields [steps, chains]."""
+    acceptance = info.acceptance.double()
+    return AcceptanceSummary(
+        float(acceptance.mean()),
+        float(acceptance.mean(dim=1).min()),
+        float(acceptance.mean(dim=0).min()),
+        float(info.accepted.double().mean()),
+    )
+
+
+def ranks(truth: Tensor, samples: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """How many of the samples [N, L] lie below the truth [N]: integers in 0…L, ties broken at random."""
+    if samples.ndim != 2 or truth.shape != samples.shape[:1]:
+        raise ValueError(
+            f"summaries have shapes {tuple(truth.shape)} and {tuple(samples.shape)}; they must be [N] and [N, L]"
+        )
+    below = (samples < truth[:, None]).sum(dim=1)
+    ties = (samples == truth[:, None]).sum(dim=1)
+    return below + (torch.rand(ties.shape, generator=generator) * (ties + 1).cpu()).long().to(below.device)
+
+
+@dataclass(frozen=True)
+class Uniformity:
+    """A rank histogram and its χ² test against uniformity."""
+
+    counts: Tensor
+    statistic: float
+    p_value: float
+
+
+def uniformity(rank: Tensor, samples: int, bins: int = 16) -> Uniformity:
+    """χ² test of ranks on 0…`samples`; `bins` must divide samples + 1, so that all are equally likely."""
+    from scipy.stats import chi2
+
+    if (samples + 1) % bins:
+        raise ValueError(
+            f"{bins} bins do not divide the {samples + 1} ranks of {samples} samples: take e.g. 63 samples and 16 bins"
+        )
+    counts = torch.bincount(rank.long() * bins // (samples + 1), minlength=bins).double()
+    expected = rank.numel() / bins
+    statistic = float((counts - expected).square().sum() / expected)
+    return Uniformity(counts, statistic, float(chi2.sf(statistic, bins - 1)))
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How often intervals of a given probability hold the truth, with the standard error of that share."""
+
+    nominal: Tensor
+    observed: Tensor
+    standard_error: Tensor
+
+
+def coverage(truth: Tensor, samples: Tensor, nominal: Tensor, *, central: bool = True) -> Coverage:
+    """Of central intervals of a summary; with `central` False, of the sets where the summary is largest (log-density: highest density).
+
+    The rank of the truth is uniform on 0…L if all is well, so an interval of k of the L + 1 ranks has probability k/(L+1) exactly;
+    `nominal` is rounded to that, and reported so.
+    """
+    count = samples.shape[1] + 1
+    rank = ranks(truth, samples)
+    # the number of ranks that the smallest interval around this one takes in
+    needed = (2 * rank + 1 - count).abs() + 1 if central else count - rank
+    held = (nominal * count).round().clamp(1, count)
+    observed = (needed[None] <= held[:, None]).double().mean(dim=1)
+    share = _central_share(held, count) if central else held / count
+    return Coverage(share, observed, (share * (1 - share) / len(truth)).sqrt())
+
+
+def _central_share(held: Tensor, count: int) -> Tensor:
+    """Ranks within `held` of the centre, as a share: intervals have the parity of the number of ranks."""
+    widths = (2 * torch.arange(count) + 1 - count).abs() + 1
+    return (widths[None] <= held[:, None]).double().sum(dim=1) / count
+
+
+def standard_errors(samples: Tensor, truth: Tensor) -> Tensor:
+    """(mean of the samples − truth) / standard error, for samples [N, …] that are independent."""
+    mean, deviation = samples.double().mean(dim=0), samples.double().std(dim=0)
+    return (mean - truth) * math.sqrt(samples.shape[0]) / deviation

@@ -1,0 +1,77 @@
+"""An energy looked at in Σ's eigenbasis: where samplers work.
+
+Every step of a sampler acts on coefficients z = Qᵀx one by one, given the Tweedie mean x̂ = E[x|x_t], the variance Var[x_i|x_t], the
+covariance score κ and the energy U. A `Point` holds them; `Eye` makes points, counts the evaluations it spends, and stops with a
+clear message when the energy is not finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from linverse.covariance import Covariance
+from linverse.energy import Energy, SelfEvaluating, autograd_evaluate
+from linverse.sampling.paths import span
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is known at coefficients `z` [B, C, H, W] and level `log_variance` [1|B, 1|C, H, W].
+
+    `mean` are the coefficients of E[x|x_t]; `variance` and `cov_score` have log λ's channels; `energy` is [B], nats, float64.
+    """
+
+    z: Tensor
+    log_variance: Tensor
+    mean: Tensor
+    variance: Tensor
+    cov_score: Tensor
+    energy: Tensor
+
+    def where(self, mine: Tensor, other: Point) -> Point:
+        """Row by row: self where `mine` [B], else `other` (at the same level)."""
+        rows = mine.reshape(-1, 1, 1, 1)
+        pairs = ((self.z, other.z), (self.mean, other.mean), (self.variance, other.variance))
+        z, mean, variance = (torch.where(rows, a, b) for a, b in pairs)
+        cov_score = torch.where(rows, self.cov_score, other.cov_score)
+        return Point(z, self.log_variance, mean, variance, cov_score, torch.where(mine, self.energy, other.energy))
+
+
+Look = Callable[[Tensor, Tensor], Point]  # (z, log λ) → what is known there
+
+
+@dataclass
+class Eye:
+    """Looks at an energy: eye(z, log λ) → Point. `label` says where in a run it is, for error messages."""
+
+    energy: Energy
+    template: Covariance
+    label: str = ""
+    evaluations: int = field(default=0, init=False)
+
+    def __call__(self, z: Tensor, log_variance: Tensor) -> Point:
+        cov = self.template.with_log_variance(log_variance.expand(z.shape[0], -1, -1, -1))
+        x = cov.synthesis(z)
+        self.evaluations += 1
+        # the range of Σ is checked once for a whole path, not at every step
+        energy = self.energy
+        seen = energy.evaluate(x, cov) if isinstance(energy, SelfEvaluating) else autograd_evaluate(energy, x, cov)
+        point = Point(z, log_variance, cov.analysis(seen.mean), seen.variance, seen.cov_score, seen.energy)
+        self._check(point)
+        return point
+
+    def _check(self, point: Point) -> None:
+        parts = (point.energy, point.mean, point.variance, point.cov_score)
+        # one sum a tensor: NaN and infinity survive it
+        if all(math.isfinite(float(part.sum())) for part in parts):
+            return
+        finite = torch.stack([torch.isfinite(part).reshape(len(part), -1).all(dim=1) for part in parts]).all(dim=0)
+        raise FloatingPointError(
+            f"the energy is NaN or infinite{self.label and ' at ' + self.label}, for {int((~finite).sum())} of {len(finite)} "
+            f"samples, where Σ_t has variances in {span(point.log_variance)}"
+        )

@@ -1,0 +1,62 @@
+"""Muon: momentum whose matrix is replaced by the nearest orthogonal one, for the weights of convolutions; AdamW for all else.
+
+    M ← βM + (1−β)G,   W ← W − η √max(1, rows/columns)·orth((1−β)G + βM)
+orth(A) = UVᵀ of A = USVᵀ, by five steps of a Newton–Schulz iteration (Jordan et al. 2024; its coefficients give up exactness, the
+singular values end within about 0.7…1.2, for speed). A convolution's weight is the matrix [out, in·h·w]. torch.optim.Muon takes
+matrices only, and two optimisers would make two states to save and to wrap.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+
+
+def orthogonalised(matrix: Tensor, steps: int = 5) -> Tensor:
+    """The orthogonal factor of a matrix, approximately."""
+    a, b, c = NEWTON_SCHULZ
+    x = matrix / matrix.norm().clamp_min(torch.finfo(matrix.dtype).tiny)
+    wide = x if x.shape[0] <= x.shape[1] else x.mT
+    for _ in range(steps):
+        gram = wide @ wide.mT
+        wide = a * wide + (b * gram + c * gram @ gram) @ wide
+    return wide if x.shape[0] <= x.shape[1] else wide.mT
+
+
+def takes_muon(module: nn.Module) -> bool:
+    """Convolutions wider than one pixel that neither read the image nor write the output."""
+    return isinstance(module, nn.Conv2d) and max(module.kernel_size) > 1 and min(module.weight.shape[:2]) >= 16
+
+
+class MuonAdamW(torch.optim.AdamW):
+    """One optimiser of two groups: AdamW (group 0) and Muon (group 1, `momentum` in place of `betas`)."""
+
+    def __init__(self, model: nn.Module, rate: float, muon_rate: float, momentum: float = 0.95, **options: Any) -> None:
+        chosen = {id(module.weight) for module in model.modules() if takes_muon(module)}
+        rest = [p for p in model.parameters() if id(p) not in chosen]
+        matrices = [p for p in model.parameters() if id(p) in chosen]
+        groups: list[dict[str, Any]] = [{"params": rest}, {"params": matrices, "lr": muon_rate, "momentum": momentum}]
+        super().__init__(groups, lr=rate, **options)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Muon updates its weights and takes their gradients away; AdamW passes over weights without one."""
+        group = self.param_groups[1]
+        for weight in group["params"]:
+            if weight.grad is not None:
+                self._orthogonal_step(weight, weight.grad, group["lr"], group["momentum"])
+                weight.grad = None
+        super().step()
+
+    def _orthogonal_step(self, weight: Tensor, gradient: Tensor, rate: float, momentum: float) -> None:
+        state = self.state[weight]
+        if not state:
+            state["momentum"] = torch.zeros_like(weight)
+        state["momentum"].lerp_(gradient, 1 - momentum)
+        update = torch.lerp(gradient, state["momentum"], momentum).flatten(1)
+        scale = max(1.0, update.shape[0] / update.shape[1]) ** 0.5
+        weight.add_(orthogonalised(update).reshape(weight.shape), alpha=-rate * scale)
