@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import FourierCovariance, SpatialCovariance
-from linverse.covariance.fourier import grid_frequencies
+from linverse.covariance.fourier import grid_frequencies, mirrored
 from linverse.covariance.random import centre_box
 from linverse.covariance.transfer import gaussian_transfer
 from linverse.energy import Energy, evaluate
@@ -123,7 +123,10 @@ class UnknownLineBlur:
         """[n, H, W]."""
         vertical, horizontal = grid_frequencies(raw.shape[2], raw.shape[3], raw)
         angle, length = (theta[name].reshape(-1, 1, 1) for name in ("angle", "length"))
-        return torch.special.sinc(length * (horizontal * angle.cos() - vertical * angle.sin()))
+        transfer = torch.special.sinc(length * (horizontal * angle.cos() - vertical * angle.sin()))
+        return 0.5 * (
+            transfer + mirrored(transfer)
+        )  # at the Nyquist frequency k and −k are one: an image blurs to an image
 
     def measurement(self, raw: Tensor, theta: Parameters) -> Measurement:
         return _blurred(
@@ -199,6 +202,12 @@ def _interpolate(p: float, cumulative: Tensor, axis: Tensor) -> float:
     return float(axis[index - 1]) + weight * float(axis[index] - axis[index - 1])
 
 
+def _product(axes: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """All combinations of the axes' values, [n] each, the last axis running fastest."""
+    indices = torch.meshgrid(*(torch.arange(len(axis)) for axis in axes.values()), indexing="ij")
+    return {name: axis[index.flatten()] for (name, axis), index in zip(axes.items(), indices, strict=True)}
+
+
 def estimate(
     energy: Energy,
     raw: Tensor,
@@ -218,8 +227,7 @@ def estimate(
     missing = set(family.names) - set(axes)
     if missing:
         raise ValueError(f"{type(family).__name__} needs an axis for {', '.join(sorted(missing))}")
-    grids = torch.meshgrid(*axes.values(), indexing="ij")
-    theta = {name: grid.flatten() for name, grid in zip(axes, grids, strict=True)}
+    theta = _product(axes)
     with torch.no_grad():
         evidence = log_evidence(energy, raw, family, theta, seed=seed, chunk=chunk)
     if not bool(torch.isfinite(evidence).all()):
@@ -228,8 +236,28 @@ def estimate(
         )
     prior = torch.zeros_like(evidence) if log_prior is None else log_prior(theta).to(evidence)
     posterior = torch.log_softmax(evidence + prior, dim=0)
-    shape = grids[0].shape
+    shape = [len(axis) for axis in axes.values()]
     return BlindEstimate(family, dict(axes), evidence.reshape(shape), posterior.reshape(shape), raw)
+
+
+@torch.no_grad()
+def noise_levels(energy: Energy, y: Tensor, axis: Tensor, *, seed: int = 0, chunk: int = 256) -> Tensor:
+    """The most probable σ of white noise for each image of a batch, [B]: the best of `axis`, refined by a parabola in log σ."""
+    noise = math.sqrt(energy.range.minimum) * normal_like(y, keyed_generator("blind", seed))
+    template = SpatialCovariance(y.new_zeros(1, 1, *y.shape[2:]), y.shape[1])
+    columns = []
+    for sigma in axis.tolist():
+        cov = template.isotropic(sigma**2 + energy.range.minimum)
+        columns.append(torch.cat([energy(part, cov.expand(len(part))) for part in (y + noise).split(chunk)]))
+    values = torch.stack(columns, dim=1)
+    best = values.argmin(dim=1).clamp(1, len(axis) - 2)
+    rows, x = torch.arange(len(y)), axis.double().log()
+    left, middle, right = (values[rows, best + shift] for shift in (-1, 0, 1))
+    a, b = x[best] - x[best - 1], x[best + 1] - x[best]
+    slopes = (middle - left) / a, (right - middle) / b
+    curvature = 2 * (slopes[1] - slopes[0]) / (a + b)
+    top = 0.5 * (x[best - 1] + x[best]) - slopes[0] / curvature
+    return torch.where(curvature > 0, top.clamp(x[best - 1], x[best + 1]), x[best]).exp()
 
 
 def maximise(
@@ -266,8 +294,7 @@ def restore(
     weights = result.log_posterior.flatten().exp()
     order = weights.argsort(descending=True)
     keep = order[: int((weights[order].cumsum(0) < mass).sum()) + 1] if integrate else order[:1]
-    grids = torch.meshgrid(*result.axes.values(), indexing="ij")
-    theta = {name: grid.flatten()[keep] for name, grid in zip(result.axes, grids, strict=True)}
+    theta = {name: values[keep] for name, values in _product(result.axes).items()}
     measurement = result.family.measurement(result.raw, theta)
     noise = normal_like(result.raw, keyed_generator("blind", seed))
     gaussian = energy.gaussian(measurement.template)
