@@ -8,6 +8,7 @@ import sys
 COMMANDS = {
     "train": "train a model from a preset (rerun to resume)",
     "data": "find, fetch and check a data set",
+    "info": "the card of a model",
     "experiment": "reproduce a table or figure of the paper",
 }
 

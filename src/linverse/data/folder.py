@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 from torch import Tensor
@@ -91,7 +92,9 @@ class _Decoder:
         if facts.is_file():  # written last: where it is, the images are whole
             return mapped(path), json.loads(facts.read_text())["transparent"]
         images = on_disk(self.blocks(), len(self.files), self.shape, path)
-        facts.write_text(json.dumps({"transparent": self.transparent}))
+        partial = facts.with_suffix(f".{uuid4().hex}.partial")  # renamed when whole: another process may be looking
+        partial.write_text(json.dumps({"transparent": self.transparent}))
+        partial.replace(facts)
         return images, self.transparent
 
     def blocks(self) -> Iterator[Bytes]:

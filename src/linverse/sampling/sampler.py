@@ -70,7 +70,8 @@ def sample(
     `corrector`: a kernel for all levels, or one a level (see `tune`). `finish`: "mean" (Tweedie), "sample" (plus the variance that is
     left, at Σ = 0), or "floor" (x at Σ_0, whose density the energy knows). `chunk` rows are held in memory at a time.
     """
-    cov = _prepare(energy, y, cov, finish)
+    check_pair(energy, y, cov)
+    cov = _prepare(y, cov, finish)
     schedule = _schedule(energy, y, cov, path, floor)
     check_pair(energy, y[:1], schedule.end[:1] if isinstance(schedule, Guide) else schedule.covariance(-1)[:1])
     correct = _corrector(corrector, corrector_steps, schedule, temperature, generator)
@@ -110,7 +111,8 @@ def tune(
         kernels.append(frozen)
         return state.point, []
 
-    cov = _prepare(energy, y, cov, "mean")
+    check_pair(energy, y, cov)
+    cov = _prepare(y, cov, "mean")
     schedule = _schedule(energy, y, cov, path, None)
     with reporter(progress) as report, torch.no_grad():
         Run(energy, y, cov, schedule, TwoStepAncestral(), adapt, temperature, generator).go(report)
@@ -236,12 +238,11 @@ def _stack_infos(chunks: list[list[Info]]) -> Info | None:
 # --- what was asked for ----------------------------------------------------------------------------------------------------------
 
 
-def _prepare(energy: Energy, y: Tensor, cov: Covariance, finish: str) -> Covariance:
+def _prepare(y: Tensor, cov: Covariance, finish: str) -> Covariance:
     """Check the question; Σ for every row, in y's precision."""
     if finish not in FINISHES:
         raise ValueError(f"finish is {finish!r}; it can be {', '.join(FINISHES)}")
     cov = cov.detach().to(y.dtype).to(y.device)
-    check_pair(energy, y, cov)
     if cov.batch not in (1, y.shape[0]):
         raise ValueError(f"there are {cov.batch} covariances for {y.shape[0]} images; give one, or one an image")
     if not bool(torch.isfinite(y).all()):
