@@ -31,7 +31,9 @@ Parameters = Mapping[str, Tensor]  # name → [n] values
 class Family(Protocol):
     """A parametric family of degradations."""
 
-    names: tuple[str, ...]
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its parameters."""
 
     def measurement(self, raw: Tensor, theta: Parameters) -> Measurement:
         """The raw image [1, C, H, W] as a measurement under each of n parameter values: a batch of n."""
@@ -168,12 +170,15 @@ class BlindEstimate:
         index = torch.unravel_index(self.log_posterior.argmax(), self.log_posterior.shape)
         return {name: float(values[i]) for (name, values), i in zip(self.axes.items(), index, strict=True)}
 
-    def marginal(self, name: str) -> Tensor:
-        """p(θ_name | y) on its axis, summing to 1."""
+    def log_marginal(self, name: str) -> Tensor:
+        """log p(θ_name | y) on its axis."""
         position = list(self.axes).index(name)
         others = [d for d in range(self.log_posterior.ndim) if d != position]
-        log_marginal = torch.logsumexp(self.log_posterior, dim=others) if others else self.log_posterior
-        return log_marginal.exp()
+        return torch.logsumexp(self.log_posterior, dim=others) if others else self.log_posterior
+
+    def marginal(self, name: str) -> Tensor:
+        """p(θ_name | y) on its axis, summing to 1."""
+        return self.log_marginal(name).exp()
 
     def interval(self, name: str, level: float = 0.9) -> tuple[float, float]:
         """The central credible interval, interpolated between grid points (equal weight to equal axis steps)."""
@@ -184,13 +189,14 @@ class BlindEstimate:
 
     def refined(self, name: str) -> float:
         """The maximum of a parabola through the best point of a marginal and its neighbours (in log θ for positive axes)."""
-        log_p, axis = self.marginal(name).clamp_min(1e-300).log(), self.axes[name].double()
+        # in logs: next to a sharp peak probabilities underflow
+        log_p, axis = self.log_marginal(name).double(), self.axes[name].double()
         i = int(log_p.argmax())
         if i in (0, len(axis) - 1):
             return float(axis[i])
         positive = bool((axis > 0).all())
         x = axis[i - 1 : i + 2].log() if positive else axis[i - 1 : i + 2]
-        fit = torch.linalg.solve(torch.stack([x * 0 + 1, x, x * x], dim=1), log_p[i - 1 : i + 2].double())
+        fit = torch.linalg.solve(torch.stack([x * 0 + 1, x, x * x], dim=1), log_p[i - 1 : i + 2])
         top = float((-fit[1] / (2 * fit[2])).clamp(x[0], x[2]))
         return math.exp(top) if positive else top
 

@@ -145,9 +145,9 @@ class GaussianMixture:
     def _spread(self, parts: _Components, means: Tensor, mean: Tensor, cov: Covariance) -> Tensor:
         """Var[x_i|y] in the eigenbasis, [B, C, H, W]: within the components and between them."""
         within = self.covariances @ torch.cholesky_solve(parts.noise, parts.factor)  # S_k(S_k + Σ)⁻¹Σ
-        total = torch.zeros_like(mean)
+        total, shares = torch.zeros_like(mean), parts.share
         for k in range(len(self.means)):
-            share = parts.share[:, k].reshape(-1, 1, 1, 1)
+            share = shares[:, k].reshape(-1, 1, 1, 1)
             shift = cov.analysis(self._images(means[:, k]) - mean)
             total = total + share * (self._diagonal(within[:, k], cov, len(mean)) + shift.square())
         return total

@@ -1,0 +1,364 @@
+"""`Posterior` against exact posteriors: dense operators, dense mixtures, raw data (no eigenbasis, no fill, no floor in the oracle)."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy.stats import chi2
+from torch import Tensor
+
+from conftest import DEGRADATIONS, ENERGIES, Shape, energy_and_law
+from linverse.covariance import Covariance, VarianceRange
+from linverse.degradations import Box, Degradation, Denoising, HalfMask, SuperResolution
+from linverse.energy import Energy, evaluate
+from linverse.measurement import Measurement
+from linverse.posterior import Posterior, gaussian_energy, residual
+from linverse.rng import keyed_generator
+from oracles import Law, matrix_of
+
+SHAPE: Shape = (2, 6, 6)
+DIM = 72
+SIGMA = 0.05
+# a floor under σ² and a ceiling so high that what is not measured is told apart from nothing by 1e-8 only
+WIDE = VarianceRange(1e-6, 1e7)
+TOLERANCE = 1e-6
+# a frequency that the kernel destroys keeps its raw coefficient, pure noise at λ_max: the mean moves by O(C/√λ_max), as by a fill
+TOLERANCES = {"even-periodic": 1e-3}
+degradations = pytest.mark.parametrize("degradation_name", DEGRADATIONS)
+energies = pytest.mark.parametrize("energy_name", ENERGIES)
+
+
+def image(batch: int = 2, seed: int = 0) -> Tensor:
+    return torch.rand(batch, *SHAPE, generator=keyed_generator("posterior image", seed), dtype=torch.float64)
+
+
+def measured(name: str, sigma: float = SIGMA) -> tuple[Degradation, Measurement]:
+    degradation = DEGRADATIONS[name](sigma)
+    return degradation, degradation.measure(image(), keyed_generator("posterior noise"))
+
+
+def setting(
+    degradation_name: str, energy_name: str, limits: VarianceRange = WIDE, sigma: float = SIGMA
+) -> tuple[Posterior, Law, Degradation]:
+    degradation, measurement = measured(degradation_name, sigma)
+    energy, law = energy_and_law(energy_name, measurement.template, limits)
+    return Posterior(energy, measurement), law, degradation
+
+
+def raw_problem(degradation: Degradation, measurement: Measurement) -> tuple[Tensor, Tensor]:
+    """Rows of H that were measured, and the raw data [B, m]."""
+    operator = matrix_of(degradation.operator, SHAPE)
+    rows = operator.abs().sum(1) > 0
+    return operator[rows], measurement.raw.flatten(1)[:, rows]
+
+
+def exact(posterior: Posterior, law: Law, degradation: Degradation, sigma: float = SIGMA) -> tuple[Law, Tensor]:
+    """The law of x given the raw data, and log p(raw)."""
+    operator, raw = raw_problem(degradation, posterior.measurement)
+    noise = sigma**2 * torch.eye(len(operator), dtype=torch.float64)
+    return law.posterior(raw, operator, noise), law.through(operator, noise).log_density(raw)
+
+
+# --- mean, standard deviation, evidence ------------------------------------------------------------------------------------------
+
+
+@degradations
+@energies
+def test_mean_std_and_evidence_are_exact(degradation_name: str, energy_name: str) -> None:
+    posterior, law, degradation = setting(degradation_name, energy_name)
+    truth, evidence = exact(posterior, law, degradation)
+    tolerance = TOLERANCES.get(degradation_name, TOLERANCE)
+    torch.testing.assert_close(posterior.mean().flatten(1), truth.mean, rtol=0, atol=tolerance)
+    basis = matrix_of(posterior.covariance.synthesis, SHAPE)
+    variance = (basis.mT @ truth.covariance @ basis).diagonal(dim1=1, dim2=2).reshape(-1, *SHAPE)
+    if posterior.covariance.multiplicity > 1:
+        variance = variance.mean(1, keepdim=True)
+    torch.testing.assert_close(posterior.std(), variance.sqrt(), rtol=1e-5, atol=tolerance)
+    torch.testing.assert_close(posterior.evidence(), evidence, rtol=0, atol=2 * tolerance)
+
+
+@pytest.mark.parametrize("degradation_name", ["mask", "half-bottom", "super-resolution-3"])
+@pytest.mark.parametrize("top", [1.0, 10.0, 1e3])
+def test_the_error_of_a_fill_at_the_mean_is_within_its_bound(degradation_name: str, top: float) -> None:
+    """log p(raw) moves by at most max(E[‖x−m‖²|raw], tr C)/(2λ_max) over what was not measured."""
+    posterior, law, degradation = setting(degradation_name, "mixture", VarianceRange(1e-6, top))
+    truth, evidence = exact(posterior, law, degradation)
+    missing = (~posterior.measurement.measured).expand(1, *SHAPE).flatten()
+    basis = matrix_of(posterior.covariance.synthesis, SHAPE)[:, missing]
+    shift = (truth.mean - law.mean) @ basis
+    spread = (basis.mT @ truth.covariance @ basis).diagonal(dim1=1, dim2=2)
+    prior = (basis.mT @ law.covariance[0] @ basis).diagonal().sum()
+    bound = torch.maximum((shift.square() + spread).sum(1), prior) / (2 * top)
+    error = (posterior.evidence() - evidence).abs()
+    assert bool((error <= bound).all())
+    assert bool((error > 1e-9).all())
+
+
+def test_evidence_counts_what_a_gain_does_to_densities() -> None:
+    """U alone is not the likelihood: the widths of a blur are told apart only with Σ log h̃ (mathematics §8)."""
+    posterior, law, degradation = setting("gaussian-periodic", "mixture")
+    _, evidence = exact(posterior, law, degradation)
+    assert float((posterior.evidence() - evidence).abs().max()) < TOLERANCE
+    assert float((-posterior.evaluate().energy - evidence).abs().min()) > 1
+
+
+@energies
+def test_evidence_of_lifted_data_is_that_of_the_data_with_the_noise(energy_name: str) -> None:
+    """λ < λ_min: the density of data to which N(0, λ_min − λ) was added."""
+    limits = VarianceRange(1e-2, 1e7)
+    posterior, law, _ = setting("denoising", energy_name, limits)
+    lifted = posterior.lift(keyed_generator("lift"), random_fill=False)  # the reproducible lift that Posterior uses
+    noisy = law.through(torch.eye(DIM, dtype=torch.float64), 1e-2 * torch.eye(DIM, dtype=torch.float64))
+    torch.testing.assert_close(posterior.evidence(), noisy.log_density(lifted.y), rtol=0, atol=1e-8)
+
+
+# --- log p(x|y) -------------------------------------------------------------------------------------------------------------------
+
+
+def at_the_floor(law: Law, limits: VarianceRange) -> Law:
+    """x + N(0, λ_min): what `log_prob` is a density of."""
+    return law.through(torch.eye(DIM, dtype=torch.float64), limits.minimum * torch.eye(DIM, dtype=torch.float64))
+
+
+FLOORS = {"narrow": VarianceRange(1e-3, 1e3), "wide": VarianceRange(1e-6, 1e3)}
+
+
+@degradations
+@energies
+@pytest.mark.parametrize("limits", FLOORS.values(), ids=FLOORS)
+def test_log_prob_is_the_exact_density_of_the_image_at_the_floor(
+    degradation_name: str, energy_name: str, limits: VarianceRange
+) -> None:
+    """y = x' + N(0, Σ − λ_min) with x' = x + N(0, λ_min): the density of x' given the lifted y."""
+    posterior, law, _ = setting(degradation_name, energy_name, limits)
+    x = image(seed=1)
+    lifted = posterior.lift(keyed_generator("lift"), random_fill=False)
+    noise = (lifted.cov - lifted.cov.isotropic(limits.minimum)).dense()[0]
+    truth = at_the_floor(law, limits).posterior(lifted.y, torch.eye(DIM, dtype=torch.float64), noise)
+    torch.testing.assert_close(posterior.log_prob(x), truth.log_density(x), rtol=1e-8, atol=1e-6)
+
+
+@degradations
+@energies
+def test_log_prob_equals_the_naive_formula(degradation_name: str, energy_name: str) -> None:
+    """−U(x, Σ_min) + log N(y; x, Σ − Σ_min) + U(y, Σ), which cancels at large λ but is right."""
+    limits = FLOORS["narrow"]
+    posterior, _, _ = setting(degradation_name, energy_name, limits)
+    x, lifted = image(seed=1), posterior.lift(keyed_generator("lift"), random_fill=False)
+    floor = lifted.cov.isotropic(limits.minimum)
+    step = lifted.cov - floor
+    likelihood = -0.5 * (step.mahalanobis(lifted.y - x) + step.logdet() + DIM * math.log(2 * math.pi))
+    naive = -posterior.energy(x, floor) + likelihood + posterior.energy(lifted.y, lifted.cov)
+    torch.testing.assert_close(posterior.log_prob(x), naive, rtol=1e-8, atol=1e-6)
+
+
+def pinned_law(law: Law, cov: Covariance, y: Tensor, limits: VarianceRange) -> tuple[Law, Tensor]:
+    """The law of the free coefficients of x' given y, where those at λ_min are known exactly, and which they are."""
+    basis = matrix_of(cov.synthesis, SHAPE)
+    coefficients = at_the_floor(law, limits).through(basis.mT, torch.zeros(DIM, DIM, dtype=torch.float64))
+    excess = (cov.full(cov.variance)[0].flatten() - limits.minimum).clamp_min(0)
+    free = excess > 1e-4 * limits.minimum
+    noise = torch.diag(torch.where(free, excess, 0.0))
+    truth = coefficients.posterior(y.flatten(1) @ basis, torch.eye(DIM, dtype=torch.float64), noise)
+    return truth.coordinates(free), free
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    "degradation_name", ["mask", "box", "gaussian-periodic", "gaussian-reflecting", "super-resolution-2"]
+)
+@energies
+def test_coefficients_at_the_floor_leave_the_density(
+    degradation_name: str, energy_name: str, dtype: torch.dtype
+) -> None:
+    """σ² < λ_min pins what was measured; the density is of the other coefficients, given those."""
+    limits = VarianceRange(1e-3, 1e3)
+    degradation = DEGRADATIONS[degradation_name](1e-2)
+    measurement = degradation.measure(image().to(dtype), keyed_generator("posterior noise"))
+    energy, law = energy_and_law(energy_name, measurement.template.to(torch.float64), limits)
+    if energy_name == "diagonal-gaussian":
+        energy.prior, energy.mean = energy.prior.to(dtype), energy.mean.to(dtype)  # type: ignore[attr-defined]
+    posterior = Posterior(energy, measurement)
+    lifted = posterior.lift(keyed_generator("lift"), random_fill=False)
+    y = lifted.y.double()
+    truth, free = pinned_law(law, lifted.cov.to(torch.float64), y, limits)
+    assert 0 < int(free.sum()) < DIM
+    cov = lifted.cov
+    z = torch.where(
+        free.reshape(SHAPE), cov.analysis(image(seed=1)), cov.analysis(y)
+    )  # pinned coefficients agree with y
+    expected = truth.log_density(z.flatten(1)[:, free])
+    tolerance = 1e-6 if dtype == torch.float64 else 0.02
+    actual = posterior.log_prob(cov.synthesis(z).to(dtype))
+    torch.testing.assert_close(actual, expected, rtol=0, atol=tolerance)
+
+
+def test_a_wholly_pinned_posterior_has_nothing_left_to_say() -> None:
+    """Denoising with σ² ≤ λ_min: x = y, and the density of no coefficient at all is 1."""
+    posterior, _, _ = setting("denoising", "mixture", VarianceRange(1e-2, 1e3))
+    y = posterior.lift(keyed_generator("lift"), random_fill=False).y
+    torch.testing.assert_close(posterior.log_prob(y), torch.zeros(2, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+def test_floor_noise_is_added_alike_and_reproducibly() -> None:
+    posterior, _, _ = setting("mask", "mixture", FLOORS["narrow"])
+    x = image(seed=1)
+    clean, noisy = posterior.log_prob(x), posterior.log_prob(x, floor_noise=True)
+    assert torch.equal(noisy, posterior.log_prob(x, floor_noise=True))
+    assert bool((clean != noisy).all())
+    generator = keyed_generator("mine")
+    by_hand = x + math.sqrt(1e-3) * torch.randn(x.shape, generator=generator, dtype=torch.float64)
+    again = posterior.log_prob(x, floor_noise=True, generator=keyed_generator("mine"))
+    torch.testing.assert_close(posterior.log_prob(by_hand), again)
+
+
+def test_truth_and_a_posterior_sample_are_equally_probable() -> None:
+    """Under the model the truth is one more posterior sample: the ranks of its density are uniform (a binomial here).
+
+    The truth at the floor is drawn so that y = x' + N(0, Σ − λ_min); samples of x' come from the exact posterior.
+    """
+    limits, n = VarianceRange(1e-3, 1e3), 400
+    template = Denoising(0.2).measure(image(1)).template
+    energy, law = energy_and_law("mixture", template, limits)
+    generator = keyed_generator("ranks")
+    floor = template.isotropic(limits.minimum)
+    step = template.isotropic(0.04 - limits.minimum)
+    truth = energy.sample(n, generator) + floor.sample_noise(generator, batch=n)  # type: ignore[attr-defined]
+    y = truth + step.sample_noise(generator, batch=n)
+    eye = torch.eye(DIM, dtype=torch.float64)
+    exact_law = at_the_floor(law, limits).posterior(y, eye, step.dense()[0])
+    choice = torch.multinomial(exact_law.log_weights.exp(), 1, generator=generator)[:, 0]
+    roots = torch.linalg.cholesky(exact_law.covariances)[choice]
+    white = torch.randn(n, DIM, generator=generator, dtype=torch.float64)
+    sample = exact_law.means[torch.arange(n), choice] + (roots @ white[..., None])[..., 0]
+    posterior = Posterior(energy, Denoising(0.2).encode(y))
+    wins = int((posterior.log_prob(truth) > posterior.log_prob(sample.reshape(-1, *SHAPE))).sum())
+    assert abs(wins - n / 2) < 5.5 * math.sqrt(n) / 2
+
+
+def test_units() -> None:
+    posterior, _, _ = setting("mask", "mixture", FLOORS["narrow"])
+    x = image(seed=1)
+    nats = posterior.log_prob(x)
+    torch.testing.assert_close(posterior.log_prob(x, unit="bits/dim"), -nats / math.log(2) / DIM)
+    torch.testing.assert_close(posterior.log_prob(x, unit="dB/dim"), 10 * nats / math.log(10) / DIM)
+    with pytest.raises(ValueError, match=r"'dB'.*nats"):
+        posterior.log_prob(x, unit="dB")
+
+
+# --- the Gaussian part ------------------------------------------------------------------------------------------------------------
+
+
+@energies
+@degradations
+def test_residual_is_what_a_gaussian_does_not_explain(energy_name: str, degradation_name: str) -> None:
+    """U_G is the energy of N(m, C + Σ) with the data's moments in the basis; R = U − U_G, 0 for a Gaussian diagonal there."""
+    posterior, law, _ = setting(degradation_name, energy_name, FLOORS["narrow"])
+    lifted = posterior.lift(keyed_generator("lift"))
+    basis = matrix_of(lifted.cov.synthesis, SHAPE)
+    variance = (basis.mT @ law.covariance[0] @ basis).diagonal() + lifted.cov.full(lifted.cov.variance)[0].flatten()
+    z = (lifted.y.flatten(1) - law.mean) @ basis
+    expected = 0.5 * (z.square() / variance + variance.log() + math.log(2 * math.pi)).sum(1)
+    torch.testing.assert_close(gaussian_energy(posterior.energy, lifted.y, lifted.cov), expected, rtol=1e-9, atol=0)
+    rest = residual(posterior.energy, lifted.y, lifted.cov)
+    torch.testing.assert_close(rest, posterior.energy(lifted.y, lifted.cov) - expected, rtol=0, atol=1e-6)
+    if energy_name == "diagonal-gaussian":
+        assert float(rest.abs().max()) < 1e-6
+
+
+# --- fills and lifts --------------------------------------------------------------------------------------------------------------
+
+
+def test_every_lift_has_a_fresh_fill() -> None:
+    posterior, _, _ = setting("box", "mixture")
+    hidden = (~posterior.measurement.measured).expand_as(posterior.measurement.coefficients)
+    generator = keyed_generator("fills")
+    a, b = (posterior.lift(generator).y for _ in range(2))
+    assert bool((a[hidden] != b[hidden]).all())
+    assert torch.equal(a[~hidden], b[~hidden])
+
+
+def test_one_fixed_fill_moves_the_mean_by_little() -> None:
+    """E[x|y] at a filled pixel moves by C/√(C+λ_max), a share of about √(C/λ_max) of the prior's standard deviation."""
+    n, limits = 2000, VarianceRange(1e-6, 1e3)
+    measurement = Box(3, SIGMA).measure(image(1), keyed_generator("v"))
+    energy, _ = energy_and_law("diagonal-gaussian", measurement.template, limits)
+    lifted = Posterior(energy, measurement.repeat_interleave(n)).lift(keyed_generator("fill"))
+    hidden = (~measurement.measured).expand(1, *SHAPE)[0]
+    mean, variance = (t.expand(1, *SHAPE)[0][hidden] for t in energy.gaussian(measurement.template))
+    shift = evaluate(energy, lifted.y, lifted.cov).mean[:, hidden] - mean
+    statistic = (shift.square() * (variance + limits.maximum) / variance.square()).sum(0)
+    assert float(statistic.min()) > chi2.ppf(1e-6 / len(statistic), n)
+    assert float(statistic.max()) < chi2.isf(1e-6 / len(statistic), n)
+    assert float((shift.std(0) / (variance / limits.maximum).sqrt() / variance.sqrt() - 1).abs().max()) < 0.2
+
+
+def test_answers_are_the_same_every_time() -> None:
+    for limits in (WIDE, VarianceRange(1e-2, 1e3)):
+        a, b = (setting("motion", "mixture", limits)[0] for _ in range(2))
+        assert torch.equal(a.mean(), b.mean())
+        assert torch.equal(a.evidence(), b.evidence())
+        assert torch.equal(a.log_prob(image(seed=1)), b.log_prob(image(seed=1)))
+
+
+def test_each_of_a_batch_is_answered_for_itself() -> None:
+    for name in ("mask", "gaussian-periodic", "super-resolution-2"):
+        posterior, _, _ = setting(name, "mixture")
+        alone = Posterior(posterior.energy, posterior.measurement[1:])
+        torch.testing.assert_close(posterior.mean()[1:], alone.mean())
+        torch.testing.assert_close(posterior.evidence()[1:], alone.evidence())
+
+
+@pytest.mark.parametrize("name", ["mask", "gaussian-periodic", "gaussian-reflecting", "super-resolution-2"])
+def test_float32_measurements_are_answered_to_float32(name: str) -> None:
+    limits = VarianceRange(1e-6, 1e3)
+    degradation, measurement = measured(name)
+    single = degradation.encode(measurement.raw.float())
+    energy, _ = energy_and_law("mixture", measurement.template, limits)
+    a, b = Posterior(energy, measurement), Posterior(energy, single)
+    assert b.mean().dtype == torch.float32
+    torch.testing.assert_close(b.mean().double(), a.mean(), rtol=0, atol=1e-4)
+    torch.testing.assert_close(b.evidence(), a.evidence(), rtol=0, atol=5e-3)
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------------------------
+
+
+def test_images_of_another_size_are_refused() -> None:
+    _, measurement = measured("mask")
+    energy, _ = energy_and_law("scale-mixture", SuperResolution(2).encode(torch.zeros(1, 1, 4, 4).double()).template)
+    with pytest.raises(ValueError, match="measurement is of 2×6×6 images; the model takes 1×8×8"):
+        Posterior(energy, measurement)
+    posterior, _, _ = setting("mask", "mixture")
+    with pytest.raises(ValueError, match="image has shape"):
+        posterior.log_prob(torch.zeros(2, 2, 6, 5).double())
+
+
+def test_an_energy_that_does_not_know_the_basis_warns() -> None:
+    degradation = HalfMask("top", 2, SIGMA)
+    measurement = degradation.measure(image(), keyed_generator("v"))
+    limits = VarianceRange(1e-6, 1e3, ("fourier",))
+    energy, _ = energy_and_law("mixture", measurement.template, limits)
+    with pytest.warns(UserWarning, match="a spatial covariance; the energy knows fourier"):
+        Posterior(energy, measurement).mean()
+
+
+def test_the_energy_of_a_posterior_is_any_energy() -> None:
+    """Only the protocol is asked for: a function with `range`, `shape` and `gaussian` will do."""
+
+    class Unit:
+        range, shape = VarianceRange(1e-6, 1e3), SHAPE
+
+        def __call__(self, y: Tensor, cov: Covariance) -> Tensor:
+            total = cov + 1.0
+            return 0.5 * (total.mahalanobis(y) + total.logdet() + DIM * math.log(2 * math.pi))
+
+        def gaussian(self, cov: Covariance) -> tuple[Tensor, Tensor]:
+            return torch.zeros(1, 1, 1, 1).double(), torch.ones(1, 1, 1, 1).double()
+
+    energy: Energy = Unit()
+    _, measurement = measured("denoising")
+    mean = Posterior(energy, measurement).mean()
+    torch.testing.assert_close(mean, measurement.raw / (1 + SIGMA**2))
