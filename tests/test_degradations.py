@@ -245,6 +245,7 @@ def test_random_pixels_keep_what_they_say() -> None:
         lambda m: m[None, None],
         lambda m: torch.stack([torch.zeros_like(m)] * 3 + [m]).to(torch.uint8) * 255,  # RGBA: the alpha counts
         lambda m: torch.stack([~m, m]).float(),  # grey and alpha
+        lambda m: torch.stack([m, m, m, torch.ones_like(m)]).to(torch.uint8) * 255,  # painted, opaque everywhere
     ],
     ids=["bool", "float", "0-1", "0-255", "nearly", "CHW", "BCHW", "RGBA", "LA"],
 )

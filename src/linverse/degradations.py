@@ -4,7 +4,7 @@ Each class knows a basis in which HᵀH is diagonal. `measure(x)` simulates; `fr
 `Measurement`. Images are [B, C, H, W] in [0, 1]; `sigma` is the standard deviation of the noise.
 
 **Masks: True (or 1, or white) means the pixel was measured; False (0, black) means that it is missing.** A mask with an alpha channel is
-read from its alpha: opaque pixels were measured.
+read from its alpha (opaque pixels were measured), unless that is the same everywhere: then from its colours.
 """
 
 from __future__ import annotations
@@ -170,13 +170,15 @@ def read_mask(mask: Tensor) -> Tensor:
     """Any sensible mask → boolean [B, 1 or C, H, W], True where measured.
 
     Takes [H, W] or [C, H, W] or [B, C, H, W]; boolean, or numbers that are all (nearly) 0 or all (nearly) the largest; two or four
-    channels mean that the last one is alpha.
+    channels mean that the last one is alpha, which is the mask unless it is the same everywhere.
     """
     if mask.ndim not in (2, 3, 4):
         raise ValueError(f"mask has shape {tuple(mask.shape)}; it must be [H, W], [C, H, W] or [B, C, H, W]")
     full = mask[(None,) * (4 - mask.ndim)]
     if full.shape[1] in (2, 4):
-        full = full[:, -1:]
+        alpha, colours = full[:, -1:], full[:, :-1]
+        # a painted picture that happens to have an alpha channel is opaque everywhere: then the colours are the mask
+        full = colours.amax(dim=1, keepdim=True) if bool((alpha == alpha.flatten()[0]).all()) else alpha
     if full.dtype == torch.bool:
         return full
     if full.is_floating_point() and not bool(torch.isfinite(full).all()):

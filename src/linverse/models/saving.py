@@ -146,7 +146,7 @@ def read_config(folder: Path, config_type: type[Any]) -> Any:
         raise ModelFileError(f"{folder} holds a model of the kind {kind!r}, where {config_type.kind!r} was asked for")
     try:
         return config_type.from_dict(data)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"{folder / CONFIG} does not describe a model of this version: {error}") from error
 
 
@@ -158,4 +158,6 @@ def download(repo_id: str, **options: Any) -> Path:
     try:
         return Path(snapshot_download(repo_id, allow_patterns=[WEIGHTS, CONFIG, MANIFEST, CARD], **options))
     except (OSError, HFValidationError) as error:
-        raise ModelFileError(f"the hub gave no model {repo_id!r}: {error}") from error
+        raise ModelFileError(
+            f"there is no folder {repo_id!r}, and the hub gave no model of that name: {error}"
+        ) from error

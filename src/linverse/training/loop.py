@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,18 @@ def build_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.Op
     return optimiser
 
 
+def make_accelerator() -> Accelerator:
+    """accelerate's view of the processes. Without a GPU it must be told of CPUs, or each of several processes would train alone."""
+    accelerator = Accelerator(mixed_precision="no", cpu=not torch.accelerator.is_available())
+    launched = int(os.environ.get("WORLD_SIZE", "1"))
+    if launched != accelerator.num_processes:
+        raise RuntimeError(
+            f"{launched} processes were launched, but accelerate joins {accelerator.num_processes}: they would overwrite each "
+            "other's run; see `accelerate env`"
+        )
+    return accelerator
+
+
 def autocast_backbone(model: LearnedEnergy | Denoiser, device: torch.device) -> None:
     """Run the backbone, and it alone, in bfloat16: y, the transforms and the sums over pixels do not survive eight bits."""
     network = model.network if isinstance(model, Denoiser) else model.form.network
@@ -84,7 +97,7 @@ class Trainer:
     ) -> None:
         self.config, self.folder = config, folder
         self.train_images, self.held_out = train, held_out
-        self.accelerator = Accelerator(mixed_precision="no")
+        self.accelerator = make_accelerator()
         model = build_model(config, *gaussian)
         self.ema = AveragedModel(model, multi_avg_fn=ema_update(config.optimiser.ema)).to(self.accelerator.device)
         optimiser = build_optimiser(model, config.optimiser)

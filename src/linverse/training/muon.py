@@ -52,9 +52,15 @@ class MuonAdamW(torch.optim.AdamW):
                 weight.grad = None
         super().step()
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for entry in state["state"].values():
+            entry.setdefault("step", torch.zeros(()))  # of runs that were saved without it
+        super().__setstate__(state)
+
     def _orthogonal_step(self, weight: Tensor, gradient: Tensor, rate: float, momentum: float) -> None:
         state = self.state[weight]
         if not state:
+            state["step"] = torch.zeros(())  # AdamW looks for it in every state that it is given back
             state["momentum"] = torch.zeros_like(weight)
         state["momentum"].lerp_(gradient, 1 - momentum)
         update = torch.lerp(gradient, state["momentum"], momentum).flatten(1)
