@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from linverse.rng import keyed_generator
+from linverse.sampling import Info
+from linverse.sampling.diagnostics import (
+    coverage,
+    effective_sample_size,
+    r_hat,
+    ranks,
+    summarise_acceptance,
+    uniformity,
+)
+
+
+def normal(*shape: int, key: str = "x") -> torch.Tensor:
+    return torch.randn(shape, generator=keyed_generator(key), dtype=torch.float64)
+
+
+def autoregression(draws: int, chains: int, memory: float) -> torch.Tensor:
+    noise = normal(draws, chains, 2, key="ar")
+    x = [noise[0]]
+    for step in noise[1:]:
+        x.append(memory * x[-1] + (1 - memory**2) ** 0.5 * step)
+    return torch.stack(x)
+
+
+def test_effective_sample_size() -> None:
+    independent = effective_sample_size(normal(2000, 4, 2))
+    assert independent.shape == (2,)
+    assert float(independent.min()) == pytest.approx(8000, rel=0.15)
+    expected = 8000 * (1 - 0.8) / (1 + 0.8)
+    assert float(effective_sample_size(autoregression(2000, 4, 0.8)).mean()) == pytest.approx(expected, rel=0.3)
+
+
+def test_r_hat_sees_chains_that_disagree() -> None:
+    draws = normal(500, 4, 3)
+    assert float(r_hat(draws).max()) < 1.02
+    draws[:, 0, 1] += 2.0
+    assert (r_hat(draws) > 1.1).tolist() == [False, True, False]
+
+
+def test_acceptance_summary() -> None:
+    acceptance = torch.tensor([[0.2, 0.4], [0.6, 0.8]])
+    summary = summarise_acceptance(Info(acceptance, acceptance > 0.5, acceptance, acceptance))
+    assert summary.mean == pytest.approx(0.5)
+    assert (summary.lowest_step, summary.lowest_chain, summary.moved) == pytest.approx((0.3, 0.4, 0.5))
+
+
+def test_ranks() -> None:
+    samples = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
+    assert ranks(torch.tensor([2.5, 0.0]), samples).tolist() == [2, 0]
+    tied = ranks(torch.ones(4000), torch.ones(4000, 3), keyed_generator("ties"))
+    assert uniformity(tied, 3, bins=4).p_value > 1e-5
+    with pytest.raises(ValueError, match=r"must be \[N\] and \[N, L\]"):
+        ranks(torch.ones(3), torch.ones(4, 3))
+
+
+def test_uniformity_accepts_the_right_law_and_finds_wrong_ones() -> None:
+    truth, samples = normal(2000, key="truth"), normal(2000, 63)
+    good = uniformity(ranks(truth, samples), 63)
+    assert good.p_value > 1e-5
+    assert float(good.counts.sum()) == 2000
+    assert uniformity(ranks(truth, 0.8 * samples), 63).p_value < 1e-5
+    assert uniformity(ranks(truth, samples + 0.2), 63).p_value < 1e-5
+    with pytest.raises(ValueError, match="do not divide"):
+        uniformity(ranks(truth, samples), 63, bins=10)
+
+
+@pytest.mark.parametrize("central", [True, False])
+def test_coverage(central: bool) -> None:
+    truth, samples = normal(4000, key="truth"), normal(4000, 99)
+    levels = torch.tensor([0.1, 0.5, 0.9])
+    good = coverage(truth, samples, levels, central=central)
+    torch.testing.assert_close(good.nominal, levels, atol=0.011, rtol=0, check_dtype=False)
+    assert float(((good.observed - good.nominal) / good.standard_error).abs().max()) < 4.8
+    wrong = coverage(truth, 0.7 * samples, levels, central=True)
+    assert float(((wrong.observed - wrong.nominal) / wrong.standard_error).min()) < -4.8
