@@ -247,7 +247,7 @@ def test_random_pixels_keep_what_they_say() -> None:
         lambda m: torch.stack([~m, m]).float(),  # grey and alpha
         lambda m: torch.stack([m, m, m, torch.ones_like(m)]).to(torch.uint8) * 255,  # painted, opaque everywhere
     ],
-    ids=["bool", "float", "0-1", "0-255", "nearly", "CHW", "BCHW", "RGBA", "LA"],
+    ids=["bool", "float", "0-1", "0-255", "nearly", "CHW", "BCHW", "RGBA", "LA", "painted"],
 )
 def test_every_way_of_writing_a_mask(convert: Callable[[Tensor], Tensor]) -> None:
     mask = torch.rand(6, 6, generator=keyed_generator("mask")) < 0.5
