@@ -78,3 +78,9 @@ def test_coverage(central: bool) -> None:
     assert float(((good.observed - good.nominal) / good.standard_error).abs().max()) < 4.8
     wrong = coverage(truth, 0.7 * samples, levels, central=True)
     assert float(((wrong.observed - wrong.nominal) / wrong.standard_error).min()) < -4.8
+
+
+def test_highest_density_sets_hold_the_largest_values() -> None:
+    samples, levels = normal(100, 99), torch.tensor([0.1, 0.9])
+    assert coverage(torch.full((100,), 10.0).double(), samples, levels, central=False).observed.tolist() == [1, 1]
+    assert coverage(torch.full((100,), -10.0).double(), samples, levels, central=False).observed.tolist() == [0, 0]

@@ -25,6 +25,8 @@ from linverse.sampling.predictors import Ancestral
 from linverse.sampling.targets import Linear, OperatorTarget
 from linverse.units import variance_from_sigma
 
+FIRST_LEVEL = 100.0  # λ_0 of the ladder: images in [0, 1] are lost in it
+
 
 @dataclass(frozen=True)
 class AnnealedResult:
@@ -59,14 +61,19 @@ def sample_operator(
     """One chain for each row of raw = Hx + σv: `operator` H takes images [N, C, H, W], `adjoint` Hᵀ takes raw data."""
     variance, bottom = variance_from_sigma(sigma), energy.range.minimum if floor is None else floor
     template = SpatialCovariance(raw.new_zeros(1, 1, *energy.shape[1:]), energy.shape[0])
-    gain = operator_gain(operator, adjoint, raw.new_empty(1, *energy.shape))
+    blank = raw.new_zeros(1, *energy.shape)
+    if operator(blank).shape[1:] != raw.shape[1:]:
+        raise ValueError(
+            f"the operator gives data of shape {tuple(operator(blank).shape)}; the measurement's is {tuple(raw.shape)}"
+        )
+    gain = operator_gain(operator, adjoint, blank)
     _check_noise(variance, bottom, gain)
     eye = Eye(energy, template)
 
     def target(scale: float, noise: float) -> OperatorTarget:
         return OperatorTarget(eye, template.isotropic(scale), operator, adjoint, raw, noise, gain, temperature)
 
-    top = min(energy.range.maximum, 100.0)
+    top = min(energy.range.maximum, FIRST_LEVEL)
     ladder = torch.logspace(math.log10(top), math.log10(bottom), levels + 1, dtype=torch.float64).tolist()
     stages = [target(scale, variance + scale * gain) for scale in ladder[:-1]] + [target(ladder[-1], variance)]
     with torch.no_grad():

@@ -8,7 +8,6 @@ Summaries are low-dimensional: a pixel, a mean, a distance, a log-density; [N] o
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -117,9 +116,3 @@ def _central_share(held: Tensor, count: int) -> Tensor:
     """Ranks within `held` of the centre, as a share: intervals have the parity of the number of ranks."""
     widths = (2 * torch.arange(count) + 1 - count).abs() + 1
     return (widths[None] <= held[:, None]).double().sum(dim=1) / count
-
-
-def standard_errors(samples: Tensor, truth: Tensor) -> Tensor:
-    """(mean of the samples − truth) / standard error, for samples [N, …] that are independent."""
-    mean, deviation = samples.double().mean(dim=0), samples.double().std(dim=0)
-    return (mean - truth) * math.sqrt(samples.shape[0]) / deviation

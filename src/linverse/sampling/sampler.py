@@ -73,7 +73,7 @@ def sample(
     check_pair(energy, y, cov)
     cov = _prepare(y, cov, finish)
     schedule = _schedule(energy, y, cov, path, floor)
-    check_pair(energy, y[:1], schedule.end[:1] if isinstance(schedule, Guide) else schedule.covariance(-1)[:1])
+    check_pair(energy, y, schedule.end if isinstance(schedule, Guide) else schedule.covariance(-1))
     correct = _corrector(corrector, corrector_steps, schedule, temperature, generator)
     predictor = predictor or TwoStepAncestral()
     size = chunk or max(1, CHUNK_PIXELS // cov.dim)
@@ -256,6 +256,8 @@ def _schedule(energy: Energy, y: Tensor, cov: Covariance, path: Path | Rule | in
         return Guide(path, cov.clamp(maximum=bottom))
     if isinstance(path, int):
         return default_path(cov, bottom, path)
+    if not isinstance(path, Path):
+        raise ValueError(f"path is {path!r}; it can be a number of steps, a Path or a guided Rule")
     if floor is not None:
         raise ValueError("a path ends where it ends: give a floor with a number of steps or a rule, not with a path")
     if path.batch not in (1, y.shape[0]):
