@@ -15,6 +15,7 @@ import pytest
 import torch
 from huggingface_hub import hub_mixin
 from huggingface_hub.errors import LocalEntryNotFoundError
+from safetensors.torch import load_file, save_file
 
 import linverse
 from linverse import hub
@@ -139,6 +140,22 @@ def test_weights_of_another_configuration_are_refused(saved: Path) -> None:
     config = json.loads((saved / CONFIG).read_text())
     config["backbone"]["channels"] = 8
     rewrite(saved, config)
+    with pytest.raises(ModelFileError, match="does not fit its configuration"):
+        hub.load(saved)
+
+
+@pytest.mark.parametrize("change", ["missing", "added", "reshaped"])
+def test_weights_that_are_not_all_there_are_refused(saved: Path, change: str) -> None:
+    weights = load_file(saved / WEIGHTS)
+    name = sorted(weights)[-1]
+    if change == "added":
+        weights["another"] = torch.zeros(3)
+    elif change == "missing":
+        del weights[name]
+    else:
+        weights[name] = torch.zeros(7)
+    save_file(weights, saved / WEIGHTS)
+    write_manifest(saved)
     with pytest.raises(ModelFileError, match="does not fit its configuration"):
         hub.load(saved)
 

@@ -262,6 +262,7 @@ def test_evaluating_on_the_way_changes_nothing(tmp_path: Path) -> None:
         run(make_trainer(tmp_path / str(every), replace(config, evaluate_every=every))) for every in (1000, 1)
     )
     assert_same_state(quiet, busy)
+    assert quiet.evaluate() == busy.evaluate() == busy.evaluate()  # without dropout
 
 
 @pytest.mark.slow
@@ -448,6 +449,14 @@ def test_muon_s_update_is_nearly_orthogonal(shape: tuple[int, int]) -> None:
     assert 0.6 < float(values.min()) < float(values.max()) < 1.3
     torch.testing.assert_close(inner, values.diag(), atol=1e-8, rtol=0)
     torch.testing.assert_close(orthogonalised(1e-9 * matrix), orthogonalised(matrix))
+
+
+def test_dropout_is_drawn_afresh_at_every_step(tmp_path: Path) -> None:
+    trainer, seeds = make_trainer(tmp_path), []
+    for _ in range(3):
+        trainer.train_step()
+        seeds.append(torch.initial_seed())
+    assert len(set(seeds)) == 3
 
 
 def test_gradients_are_clipped(tmp_path: Path) -> None:

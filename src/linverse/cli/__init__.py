@@ -6,9 +6,14 @@ import importlib
 import sys
 
 COMMANDS = {
+    "demo": "one model, every question: a picture in less than a minute",
+    "restore": "what a degraded picture was, how sure we are, what else it could have been",
+    "score": "how probable pictures are under a model",
+    "blind": "which degradation made a picture",
     "train": "train a model from a preset (rerun to resume)",
     "data": "find, fetch and check a data set",
     "info": "the card of a model",
+    "evaluate": "compare solvers on the same measurements (rerun to resume)",
     "experiment": "reproduce a table or figure of the paper",
 }
 
@@ -23,7 +28,7 @@ def usage() -> str:
         "commands:",
     ]
     lines += [f"  {name:<12} {text}" for name, text in COMMANDS.items()]
-    lines += ["", "linverse COMMAND --help explains a command and its options."]
+    lines += ["", "Start with `linverse demo`.", "linverse COMMAND --help explains a command and its options."]
     return "\n".join(lines)
 
 
@@ -45,6 +50,9 @@ def main(arguments: list[str] | None = None) -> None:
     module = importlib.import_module(f"linverse.cli.{name.replace('-', '_')}")
     try:
         module.main(rest)
+    except KeyboardInterrupt:
+        print(f"\nlinverse {name}: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
     except (ValueError, OSError, RuntimeError) as error:
         print(f"linverse {name}: {error}", file=sys.stderr)
         raise SystemExit(1) from error

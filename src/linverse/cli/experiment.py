@@ -1,4 +1,4 @@
-"""`linverse experiment NAME --out DIR [--quick]`: reproduce a table or figure of the paper."""
+"""`linverse experiment NAME --out DIR [--quick] [options of the experiment]`: reproduce a table or figure of the paper."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 from rich.table import Table
 
-from linverse.experiments import EXPERIMENTS, run_experiment
+from linverse.experiments import EXPERIMENTS, experiment_options, run_experiment
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,16 +62,33 @@ class Watcher:
 
 def main(arguments: list[str]) -> None:
     """Parse and run."""
-    options = tyro.cli(Options, args=arguments, prog="linverse experiment")
+    options, own = parse(arguments)
     console = Console()
     if options.list or not options.name:
         show_list(console)
         return
     with Watcher(console) as watcher:
-        record = run_experiment(options.name, options.out, options.quick, watcher)
+        record = run_experiment(options.name, options.out, options.quick, watcher, own)
     show_record(console, record)
     for suffix in ("json", "png"):
         console.print(f"wrote {options.out / options.name}.{suffix}", highlight=False, soft_wrap=True)
+
+
+def parse(arguments: list[str]) -> tuple[Options, Any]:
+    """The options that all experiments share, and those of the one that is named (None: it has none)."""
+    shared, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False, prog="linverse experiment")
+    own = experiment_options(shared.name) if shared.name and not shared.list else None
+    if own is None:
+        return tyro.cli(Options, args=arguments, prog="linverse experiment"), None
+    both: Any = dataclasses.make_dataclass("both", [("shared", Options), ("own", own)], frozen=True)
+    chosen = tyro.cli(
+        both,
+        args=arguments,
+        config=(tyro.conf.OmitArgPrefixes,),
+        prog=f"linverse experiment {shared.name}",
+        description=f"{EXPERIMENTS[shared.name]}. Writes DIR/{shared.name}.json and DIR/{shared.name}.png.",
+    )
+    return chosen.shared, chosen.own
 
 
 def show_list(console: Console) -> None:
@@ -80,7 +97,9 @@ def show_list(console: Console) -> None:
     for name, text in EXPERIMENTS.items():
         table.add_row(name, text)
     console.print(table)
-    console.print("\nlinverse experiment NAME --out DIR [--quick] runs one.", highlight=False)
+    console.print(
+        "\nlinverse experiment NAME --out DIR [--quick] runs one; NAME --help lists its options.", highlight=False
+    )
 
 
 def show_record(console: Console, record: dict[str, Any]) -> None:

@@ -2,36 +2,67 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from torch import Tensor
 
+from linverse.cli.show import note
 from linverse.data.decode import PixelFormat, decode
 
+Shape = tuple[int, int, int]
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 
 
-def read_image(path: Path, shape: tuple[int, int, int], console: Console, *, resize: bool = False) -> Tensor:
-    """A picture as [1, C, H, W] in [0, 1] for a model of the given shape.
+def read_image(
+    path: Path,
+    shape: Shape,
+    console: Console,
+    *,
+    resize: bool = False,
+    wants: str = "the model takes {} images",
+) -> Tensor:
+    """A picture as [1, C, H, W] in [0, 1] for a model of the given shape; a numpy array (.npy) as it is.
 
-    Colour is converted with a notice; another size is refused unless `resize`, and then announced.
+    Colour is converted with a notice; another size is refused unless `resize`, and then announced. `wants` says who takes which size.
     """
     if not path.is_file():
-        raise ValueError(f"there is no image {path}")
+        what = "is a folder, not an image" if path.is_dir() else "does not exist"
+        raise ValueError(f"{path} {what}")
+    if path.suffix.lower() == ".npy":
+        return read_array(path, shape, wants)
     channels, height, width = shape
     native = decode(path, PixelFormat()).shape
     if native[1:] != (height, width) and not resize:
-        raise ValueError(
-            f"{path} is {native[1]}×{native[2]}; the model takes {height}×{width} images. --resize scales and crops it to fit"
-        )
+        wanted = wants.format(f"{height}×{width}")
+        raise ValueError(f"{path} is {native[1]}×{native[2]}; {wanted}. --resize scales and crops it to fit")
     if native[1:] != (height, width):
-        console.print(f"{path.name}: {native[1]}×{native[2]} scaled and cropped to {height}×{width}", highlight=False)
+        note(console, f"{path.name}: {native[1]}×{native[2]} scaled and cropped to {height}×{width}")
     if native[0] != channels:
-        console.print(f"{path.name}: converted from {'colour' if native[0] == 3 else 'grey'}", highlight=False)
+        note(console, f"{path.name}: converted from {'colour to grey' if native[0] == 3 else 'grey to colour'}")
     picture = decode(path, PixelFormat((height, width), channels, upscale=resize))
     return torch.from_numpy(picture.pixels.copy()).float()[None] / 255
+
+
+def read_array(path: Path, shape: Shape, wants: str = "the model takes {} images") -> Tensor:
+    """A numpy array [H, W] or [C, H, W] of pixels as [1, C, H, W]: noise may reach beyond [0, 1], as no 8-bit picture can show it."""
+    import numpy as np
+
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:  # numpy would advise to unpickle it: nothing of a user's is
+        raise ValueError(f"{path} holds no numpy array of numbers") from error
+    if array.dtype == np.uint8:
+        array = array / 255
+    if array.dtype.kind != "f":
+        raise ValueError(f"{path} holds {array.dtype}; pixels are floating-point numbers in [0, 1], or bytes")
+    x = torch.from_numpy(array.astype(np.float32))
+    x = x[None] if x.ndim == 2 else x[0] if x.ndim == 4 and len(x) == 1 else x
+    if tuple(x.shape) != shape:
+        raise ValueError(f"{path} has shape {array.shape}; {wants.format('×'.join(map(str, shape)))}")
+    return x[None]
 
 
 def read_mask_file(path: Path, size: tuple[int, int]) -> Tensor:
@@ -42,10 +73,13 @@ def read_mask_file(path: Path, size: tuple[int, int]) -> Tensor:
     from linverse.degradations import read_mask
 
     if not path.is_file():
-        raise ValueError(f"there is no mask {path}")
-    with Image.open(path) as source:
-        has_alpha = "A" in source.getbands() or "transparency" in source.info
-        pixels = np.asarray(source.convert("RGBA" if has_alpha else "L"))
+        raise ValueError(f"the mask {path} does not exist")
+    try:
+        with Image.open(path) as source:
+            has_alpha = "A" in source.getbands() or "transparency" in source.info
+            pixels = np.asarray(source.convert("RGBA" if has_alpha else "L"))
+    except (OSError, SyntaxError) as error:  # Pillow's decoders raise either
+        raise ValueError(f"the mask {path} cannot be read: {error}") from error
     planar = torch.from_numpy(pixels.copy())
     planar = planar[None] if planar.ndim == 2 else planar.permute(2, 0, 1)
     if tuple(planar.shape[1:]) != size:
@@ -66,11 +100,12 @@ def expand_paths(paths: list[Path]) -> list[Path]:
     return out
 
 
-def write_image(path: Path, x: Tensor) -> None:
-    """[C, H, W] in [0, 1] → an 8-bit picture."""
+def encode_image(x: Tensor) -> bytes:
+    """[C, H, W] in [0, 1] → an 8-bit PNG file."""
     from PIL import Image
 
-    pixels = (x.clamp(0, 1) * 255).round().to(torch.uint8)
+    pixels = (x.detach().clamp(0, 1) * 255).round().to(torch.uint8)
     array = pixels[0].numpy() if len(pixels) == 1 else pixels.permute(1, 2, 0).numpy()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(array).save(path)
+    buffer = BytesIO()
+    Image.fromarray(array).save(buffer, format="PNG")
+    return buffer.getvalue()

@@ -1,6 +1,8 @@
 """What every experiment shares: a name, a record of numbers with their provenance, and a picture.
 
-An experiment NAME is a module here with `run(out, quick, progress) -> ExperimentResult`. `run_experiment` calls it and writes
+An experiment NAME is a module here with `run(out, quick, progress) -> ExperimentResult`; if it has options of its own (which model,
+how many steps), a frozen dataclass `Options` with a default for each, then `run(out, quick, progress, options)`.
+`run_experiment` calls it and writes
     DIR/NAME.json   metrics      a flat dictionary of named finite numbers
                     paper        the paper's figures or claims, and where we depart from its recipe
                     provenance   revision, version, configuration, weight hashes, seeds, seconds
@@ -16,9 +18,10 @@ import json
 import math
 import platform
 import subprocess
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -34,7 +37,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EXPERIMENTS = {
+    "digits": "from nothing to a normalised energy of 8×8 digits in four CPU minutes, and the noise of single images",
     "gsm": "the normalisation constant on a 1000-dimensional Gaussian scale mixture, dual against single score matching",
+    "self-test": "are the trained energies normalised? entropy, agreement of bases, covariance score, ratios, heat equation",
+    "blind": "which degradation made this image? noise levels, boxes and blurs from the evidence, dual against single",
+    "mmse": "one-shot denoising against the noise in a box, dual against single",
+    "energy-guided": "digits from a few pixels: guided paths against the geometric one, judged by a classifier",
+    "any-order": "digits generated patch by patch in three orders, from the same noise",
+    "calibration": "are 90 % credible intervals right 90 % of the time? samples and one-shot variances against the truth",
 }
 
 
@@ -64,28 +74,46 @@ class ExperimentResult:
     seeds: dict[str, int] = field(default_factory=dict)
 
 
-def load_experiment(name: str) -> Callable[[Path, bool, Progress], ExperimentResult]:
-    """The `run` of a named experiment."""
+def load_experiment(name: str) -> Callable[..., ExperimentResult]:
+    """The `run` of a named experiment, imported when it is asked for."""
     if name not in EXPERIMENTS:
         raise ValueError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
-    run: Callable[[Path, bool, Progress], ExperimentResult] = importlib.import_module(
-        f"linverse.experiments.{name.replace('-', '_')}"
-    ).run
+    run: Callable[..., ExperimentResult] = importlib.import_module(f"linverse.experiments.{name.replace('-', '_')}").run
     return run
 
 
-def run_experiment(name: str, out: Path, quick: bool = False, progress: Progress = silent) -> dict[str, Any]:
-    """Run, and write DIR/NAME.json and DIR/NAME.png; returns what the JSON file holds."""
+def options_of(run: Callable[..., ExperimentResult]) -> type[Any] | None:
+    """The dataclass `Options` beside a `run`, if there is one."""
+    options: type[Any] | None = getattr(sys.modules[run.__module__], "Options", None)
+    return options
+
+
+def experiment_options(name: str) -> type[Any] | None:
+    """The dataclass of a named experiment's own options, if it has any."""
+    return options_of(load_experiment(name))
+
+
+def run_experiment(
+    name: str, out: Path, quick: bool = False, progress: Progress = silent, options: Any = None
+) -> dict[str, Any]:
+    """Run, and write DIR/NAME.json and DIR/NAME.png; returns what the JSON file holds.
+
+    `options` are an instance of the experiment's own `Options`; by default all of their defaults.
+    """
     run = load_experiment(name)
+    own = options_of(run)
+    if options is not None and (own is None or not isinstance(options, own)):
+        raise ValueError(f"the experiment {name} takes {'no options' if own is None else own}; got {options}")
+    chosen = own() if own is not None and options is None else options
     make_folder(out)  # before the work: a folder that cannot be written must not cost an hour
     wall, processor = time.monotonic(), time.process_time()
-    result = run(out, quick, progress)
+    result = run(out, quick, progress) if chosen is None else run(out, quick, progress, chosen)
     seconds = {"seconds": time.monotonic() - wall, "processor_seconds": time.process_time() - processor}
     record = {
         "experiment": name,
         "metrics": checked_metrics(result.metrics),
         "paper": result.paper,
-        "provenance": provenance(result, quick) | {key: round(value, 1) for key, value in seconds.items()},
+        "provenance": provenance(result, quick, chosen) | {key: round(value, 1) for key, value in seconds.items()},
     }
     # the numbers first: a figure that fails to draw must not take them along
     write_whole(
@@ -104,7 +132,7 @@ def checked_metrics(metrics: dict[str, float]) -> dict[str, float]:
     return {key: float(value) for key, value in numbers.items()}
 
 
-def provenance(result: ExperimentResult, quick: bool) -> dict[str, Any]:
+def provenance(result: ExperimentResult, quick: bool, options: Any = None) -> dict[str, Any]:
     """Where the numbers come from."""
     return {
         "linverse": linverse.__version__,
@@ -113,6 +141,7 @@ def provenance(result: ExperimentResult, quick: bool) -> dict[str, Any]:
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),
         "quick": quick,
+        "options": {} if options is None else asdict(options),
         "configuration": result.configuration,
         "weights": result.weights,
         "seeds": result.seeds,

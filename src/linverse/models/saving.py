@@ -125,9 +125,8 @@ class HubModel(PyTorchModelHubMixin, library_name="linverse"):
 
         check_manifest(folder)
         config = read_config(folder, cls.config_type)
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # the first weights are drawn and thrown away: leave the user's stream alone
+        # the first weights are drawn and thrown away: leave the user's random stream alone
+        with torch.random.fork_rng(devices=[]):
             model = cls(config)
         assert isinstance(model, nn.Module)
         try:

@@ -124,8 +124,8 @@ DIGITS = TrainConfig(
     ),
     loss=SMALL_LOSS,
     optimiser=replace(SMALL_OPTIMISER, warmup=50, ema=0.995),
-    steps=2000,
-    batch=128,
+    steps=1500,
+    batch=64,
 )
 
 PRESETS: dict[str, tuple[str, TrainConfig]] = {

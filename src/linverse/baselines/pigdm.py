@@ -1,0 +1,47 @@
+"""ΠGDM: pseudo-inverse guidance (Song et al., ICLR 2023).
+
+What is left of x at level t is taken for a Gaussian, p(x|x_t) ≈ N(x̂, r_t²I), so that y is Gaussian too and
+    ∇log p(y|x_t) ≈ (∂x̂/∂x_t)ᵀ Hᵀ(r_t²HHᵀ + σ²I)⁻¹(y − Hx̂),
+a gradient through the network. By Tweedie's formula E[x|x_t, y] = x̂ + λ_t∇log p(y|x_t), and the walk goes on with that. As in the original
+r_t² = λ_tC/(λ_t + C), C the variance of the data (`prior_variance`; by default what the model knows, else 1, the original's): for an
+isotropic Gaussian prior everything here is exact.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from linverse.baselines.denoisers import Counter, moments
+from linverse.baselines.interface import IsotropicDenoiser, Solution
+from linverse.baselines.observation import Observation
+from linverse.baselines.schedule import SIGMA_MAX, geometric_levels, start, walk
+from linverse.degradations import Degradation
+
+
+def solve(
+    model: IsotropicDenoiser,
+    degradation: Degradation,
+    y_raw: Tensor,
+    generator: torch.Generator | None,
+    *,
+    steps: int = 100,
+    prior_variance: float | None = None,
+    sigma_max: float = SIGMA_MAX,
+) -> Solution:
+    """One sample a row; `steps` + 1 evaluations and as many gradients through the network."""
+    seen, network = Observation.of(degradation, y_raw), Counter(model)
+    if prior_variance is None:
+        known = moments(model)
+        prior_variance = known[1] if known is not None else 1.0
+    levels = geometric_levels(model.range, steps, sigma_max)
+    x = start(model, seen.new_images(), levels[0], generator)
+    samples = walk(lambda x, now: guided_mean(network, seen, x, now, prior_variance), x, levels, generator)
+    return network.solution(samples)
+
+
+def guided_mean(network: Counter, seen: Observation, x: Tensor, variance: float, prior_variance: float) -> Tensor:
+    """E[x|x_t, y] under N(x̂, r_t²I)."""
+    mean, pull = network.mean_and_pull(x, variance)
+    left = variance * prior_variance / (variance + prior_variance)
+    return mean + variance * pull(seen.pull(mean, left))

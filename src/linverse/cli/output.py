@@ -1,0 +1,91 @@
+"""A command's folder of results: it overwrites what an earlier run of the same command wrote there, and nothing else.
+
+`result.json` lists the files that are its own. It is written before each of them, so that a run that was interrupted at any moment leaves
+a folder that the same command will take again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from linverse.cli.files import encode_image
+from linverse.experiments.framework import make_folder, write_whole
+
+RECORD = "result.json"
+
+
+class OutputFolder:
+    """The folder `folder` of the command `command`, which is going to write the files `planned` (and maybe more)."""
+
+    def __init__(self, folder: Path, command: str, planned: Iterable[str]) -> None:
+        """Refuses, before any work is done, a folder in which somebody else's files are in the way."""
+        self.folder, self.command = folder, command
+        self.files: list[str] = []
+        if folder.exists() and not folder.is_dir():
+            raise ValueError(f"{folder} is a file; --out takes a folder")
+        self.own = self._earlier_files()
+        for name in planned:
+            self._check(name)
+
+    def _earlier_files(self) -> list[str]:
+        path = self.folder / RECORD
+        if not path.exists():
+            return []
+        try:
+            record = json.loads(path.read_text())
+            command, files = record["command"], [str(name) for name in record["files"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise ValueError(f"{path} exists and linverse did not write it; give another --out") from None
+        if command != self.command:
+            raise ValueError(f"{self.folder} holds the results of `{command}`; give another --out")
+        # a record is only a file: it may not name what lies outside of its folder
+        return [name for name in files if not Path(name).is_absolute() and ".." not in Path(name).parts]
+
+    def _check(self, name: str) -> None:
+        if (self.folder / name).exists() and name not in self.own:
+            raise ValueError(
+                f"{self.folder / name} exists and no earlier `{self.command}` wrote it; give another --out"
+            )
+
+    def write(self, name: str, content: bytes) -> Path:
+        """Write a file of one's own."""
+        self._check(name)
+        path = self.folder / name
+        if name not in self.files:
+            self.files.append(name)
+        self._record({"completed": False}, [*self.own, *self.files])
+        make_folder(path.parent)
+        write_whole(path, content)
+        return path
+
+    def write_image(self, name: str, x: Tensor) -> Path:
+        """[C, H, W] in [0, 1] as an 8-bit picture."""
+        return self.write(name, encode_image(x))
+
+    def write_array(self, name: str, x: Tensor) -> Path:
+        """A tensor as a numpy file, which keeps what eight bits cut off; linverse reads it like a picture."""
+        import numpy as np
+
+        buffer = BytesIO()
+        np.save(buffer, x.detach().cpu().numpy(), allow_pickle=False)
+        return self.write(name, buffer.getvalue())
+
+    def finish(self, record: dict[str, Any]) -> Path:
+        """Write result.json, and remove what an earlier run had left of its own."""
+        for name in set(self.own) - set(self.files):
+            (self.folder / name).unlink(missing_ok=True)
+        return self._record(record, self.files)
+
+    def _record(self, record: dict[str, Any], files: list[str]) -> Path:
+        make_folder(self.folder)
+        content = {"command": self.command, **record, "files": sorted(set(files))}
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        path = self.folder / RECORD
+        write_whole(path, text.encode())
+        return path

@@ -1,0 +1,317 @@
+"""Which degradation made this image? The paper's blind figure (§4.3, appendix D.2), and how well it can be done at all.
+
+Four questions, each answered by the largest evidence log p(y_raw|θ) over a grid that holds the truth among much else:
+    isotropic   σ² of white noise: bias and spread of log σ̂², the latter against the Cramér–Rao bound √(2/d) for a known image and
+                against (E[(Σκ)²])^{-1/2}, the bound when the image is unknown too
+    box         the side s of a noisy square, σ₁ inside and σ₂ outside known
+    joint       s and σ₁ together, at the paper's (14, 0.1), (20, 2), (5, 2) with its σ₂ = 1e-4, which the energy's floor hides
+    blur        the width of a Gaussian blur, by the full likelihood U + Σ log h̃, and by U alone (which runs to the edge of the grid)
+The same for an energy trained without the covariance score ("single"), whose Σ-dependence nothing determines.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from linverse.blind import BlindEstimate, UnknownGaussianBlur, UnknownNoiseBox, estimate, noise_levels
+from linverse.covariance import SpatialCovariance, VarianceRange
+from linverse.degradations import GaussianBlur
+from linverse.energy import Energy
+from linverse.experiments.blind_figure import BlurFinding, Case, Findings, Guess, draw_figure
+from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
+from linverse.experiments.models import evaluate_many, held_out, load_companion, load_energy
+from linverse.rng import keyed_generator, normal_like
+
+PAPER: dict[str, Any] = {
+    "source": "section 4.3 and appendix D.2; figures blind_example, blind_comparison, blind_example_afhq",
+    "claims": [
+        "dual score matching estimates both the box size s and the noise level σ₁ accurately",
+        "an energy model trained without the covariance score matching objective fails at this task",
+    ],
+    "figures": {
+        "CelebA: σ₁ read off the figure where it was 2": 1.70,
+        "AFHQ: σ₁ estimated where it was 1": 0.2,
+        "CelebA: box sides found by dual, at (s, σ₁) = (5, 2), (14, 0.1), (20, 2)": [5, 14, 20],
+    },
+    "targets": {
+        "isotropic_bias": "at most 0.03",
+        "isotropic_spread_over_cramer_rao": "at most 1.25",
+        "box_exact_share": "at least 0.95",
+        "joint_sigma_error": "at most 0.05",
+        "blur_relative_error": "at most 0.05",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Models of the blind experiment."""
+
+    model: str = "fashion-mnist"
+    """the energy: a bundled name or a folder"""
+    single_model: str | None = "fashion-mnist-single"
+    """the energy without the covariance score (None: leave it out)"""
+    data: str = "fashion-mnist"
+    """whose test images"""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is asked, of how many images."""
+
+    variances: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0)
+    isotropic_images: int = 200
+    box_sides: tuple[int, int] = (4, 24)
+    box_sigmas: tuple[float, float] = (0.5, 0.01)
+    box_images: int = 200
+    cases: tuple[tuple[int, float], ...] = ((14, 0.1), (20, 2.0), (5, 2.0))
+    outside: float = 1e-4
+    joint_images: int = 100
+    widths: tuple[float, ...] = (0.6, 1.0, 1.5, 2.0)
+    blur_sigma: float = 0.01
+    blur_images: int = 50
+    seed: int = 0
+
+    @property
+    def images(self) -> int:
+        return max(self.isotropic_images, self.box_images, self.joint_images, self.blur_images)
+
+
+FULL = Setting()
+QUICK = replace(FULL, isotropic_images=48, box_images=24, joint_images=4, blur_images=4)
+
+
+# --- isotropic noise -----------------------------------------------------------------------------------------------------------
+
+
+def log_spaced(low: float, high: float, step: float, most: int = 80) -> Tensor:
+    """From low to high in equal steps of the logarithm, about `step` wide, at most `most` of them."""
+    count = min(most, max(3, 1 + math.ceil(math.log(high / low) / step)))
+    return torch.linspace(math.log(low), math.log(high), count, dtype=torch.float64).exp()
+
+
+def sigma_limits(limits: VarianceRange) -> tuple[float, float]:
+    """Standard deviations that the energy knows, with room at either end."""
+    return math.sqrt(4 * limits.minimum), math.sqrt(0.25 * limits.maximum)
+
+
+def isotropic_errors(energy: Energy, x: Tensor, variance: float, seed: int) -> Tensor:
+    """log σ̂² − log σ² for each image: a grid over all that the energy knows, then a fine one where the answers are, [N]."""
+    noise = normal_like(x, keyed_generator(seed, "blind experiment", "isotropic", f"{variance:g}"))
+    y = x + math.sqrt(variance) * noise
+    low, high = sigma_limits(energy.range)
+    coarse = noise_levels(energy, y, log_spaced(low, high, 0.2), seed=seed)
+    near = max(low, 0.8 * float(coarse.min())), min(high, 1.25 * float(coarse.max()))
+    found = noise_levels(energy, y, log_spaced(*near, 0.025), seed=seed)
+    return 2 * (found.double().log() - 0.5 * math.log(variance))
+
+
+def fisher_bound(energy: Energy, x: Tensor, variance: float, seed: int) -> float:
+    """The least sd of log σ̂² when the image is unknown: (E[(Σκ)²])^{-1/2}, by the energy's own covariance score."""
+    cov = SpatialCovariance(x.new_full((1, 1, *x.shape[2:]), math.log(variance)), x.shape[1])
+    y = x + math.sqrt(variance) * normal_like(x, keyed_generator(seed, "blind experiment", "fisher", f"{variance:g}"))
+    total = evaluate_many(energy, y, cov).cov_score.double().sum(dim=(1, 2, 3)) * cov.multiplicity
+    return float(total.square().mean().rsqrt())
+
+
+# --- boxes ---------------------------------------------------------------------------------------------------------------------
+
+
+def noisy_box(x: Tensor, side: int, inside: float, outside: float, generator: torch.Generator) -> Tensor:
+    """x [1, C, H, W] with noise σ₁ in a centred square and σ₂ around it."""
+    theta = {"side": torch.tensor([float(side)]), "sigma": torch.tensor([inside])}
+    spread = (0.5 * UnknownNoiseBox(outside).measurement(x, theta).log_noise).exp()
+    return x + spread * normal_like(x, generator)
+
+
+def all_sides(x: Tensor) -> Tensor:
+    """1 … the shorter side of the image."""
+    return torch.arange(1, min(x.shape[2:]) + 1, dtype=x.dtype)
+
+
+def box_side(energy: Energy, raw: Tensor, inside: float, outside: float, seed: int) -> BlindEstimate:
+    """The posterior over the side, both noises known."""
+    axes = {"side": all_sides(raw), "sigma": raw.new_tensor([inside])}
+    return estimate(energy, raw, UnknownNoiseBox(outside), axes, seed=seed)
+
+
+def box_guesses(energy: Energy, x: Tensor, setting: Setting, progress: Progress) -> Guess:
+    """True and estimated sides over all boxes."""
+    low, high = setting.box_sides
+    generator = keyed_generator(setting.seed, "blind experiment", "sides")
+    sides = torch.randint(low, high + 1, (len(x),), generator=generator)
+    found = []
+    for i, side in enumerate(sides.tolist()):
+        raw = noisy_box(x[i : i + 1], side, *setting.box_sigmas, keyed_generator(setting.seed, "box", i))
+        found.append(box_side(energy, raw, *setting.box_sigmas, setting.seed).best["side"])
+        progress("box", i + 1, len(x))
+    return Guess(sides.double(), torch.tensor(found, dtype=torch.float64))
+
+
+def joint_estimate(energy: Energy, raw: Tensor, outside: float, seed: int) -> tuple[float, float]:
+    """Side and σ₁ together: all sides with few levels, then the sides around the best one with many."""
+    family, sides = UnknownNoiseBox(outside), all_sides(raw)
+    low, high = sigma_limits(energy.range)
+    coarse_axes = {"side": sides, "sigma": log_spaced(max(low, 0.02), min(high, 8.0), 0.5).to(raw.dtype)}
+    best = estimate(energy, raw, family, coarse_axes, seed=seed).best
+    near = sides[(sides - best["side"]).abs() <= 2]
+    fine = (best["sigma"] * torch.linspace(-0.5, 0.5, 21, dtype=torch.float64).exp()).clamp(low, high).unique()
+    result = estimate(energy, raw, family, {"side": near, "sigma": fine.to(raw.dtype)}, seed=seed)
+    return result.best["side"], result.refined("sigma")
+
+
+def paper_case(energy: Energy, x: Tensor, side: int, sigma: float, setting: Setting, progress: Progress) -> Case:
+    """One of the paper's (s, σ₁): s with σ₁ known, and both together, over many images."""
+    known, sides, sigmas = [], [], []
+    for i in range(len(x)):
+        generator = keyed_generator(setting.seed, "joint", side, f"{sigma:g}", i)
+        raw = noisy_box(x[i : i + 1], side, sigma, setting.outside, generator)
+        known.append(box_side(energy, raw, sigma, setting.outside, setting.seed).best["side"])
+        found = joint_estimate(energy, raw, setting.outside, setting.seed)
+        sides.append(found[0])
+        sigmas.append(found[1])
+        progress(f"box {side}, σ₁ = {sigma:g}", i + 1, len(x))
+    curves = evidence_curves(energy, x[:1], side, sigma, setting)
+    known_sides, joint_sides, joint_sigmas = (torch.tensor(v, dtype=torch.float64) for v in (known, sides, sigmas))
+    return Case(side, sigma, known_sides, joint_sides, joint_sigmas, **curves)
+
+
+def evidence_curves(energy: Energy, x: Tensor, side: int, sigma: float, setting: Setting) -> dict[str, Any]:
+    """log p against the side at the true σ₁, and against σ₁ at the true side, for one image."""
+    generator = keyed_generator(setting.seed, "joint", side, f"{sigma:g}", 0)
+    raw = noisy_box(x, side, sigma, setting.outside, generator)
+    by_side = box_side(energy, raw, sigma, setting.outside, setting.seed)
+    axis = log_spaced(sigma / 8, sigma * 8, 0.08).to(raw.dtype)
+    axes = {"side": raw.new_tensor([float(side)]), "sigma": axis}
+    by_sigma = estimate(energy, raw, UnknownNoiseBox(setting.outside), axes, seed=setting.seed)
+    return {
+        "observation": raw[0],
+        "by_side": (by_side.axes["side"].double(), by_side.log_evidence[:, 0]),
+        "by_sigma": (axis.double(), by_sigma.log_evidence[0]),
+    }
+
+
+# --- blurs ---------------------------------------------------------------------------------------------------------------------
+
+
+def blur_widths(energy: Energy, x: Tensor, width: float, setting: Setting, progress: Progress) -> BlurFinding:
+    """The width of a blur by the full likelihood, and by the energy alone."""
+    taps = 2 * ((min(x.shape[2:]) - 1) // 2) + 1  # all that fit: the family's own kernel
+    blur = GaussianBlur(width, setting.blur_sigma, size=taps)
+    family, axis = UnknownGaussianBlur(setting.blur_sigma), torch.arange(0.3, 3.0 + 1e-6, 0.05, dtype=x.dtype)
+    full, alone = [], []
+    for i in range(len(x)):
+        raw = blur.measure(x[i : i + 1], keyed_generator(setting.seed, "blur", f"{width:g}", i)).raw
+        result = estimate(energy, raw, family, {"std": axis}, seed=setting.seed)
+        gain = log_gain(energy, raw, family, axis)
+        full.append(result.refined("std"))
+        alone.append(float(axis[(result.log_evidence + gain).argmax()]))
+        progress(f"blur of {width:g}", i + 1, len(x))
+    return BlurFinding(width, torch.tensor(full, dtype=torch.float64), torch.tensor(alone, dtype=torch.float64))
+
+
+def log_gain(energy: Energy, raw: Tensor, family: UnknownGaussianBlur, axis: Tensor) -> Tensor:
+    """Σ log h̃ for each width: what the evidence has beyond −U."""
+    measurement = family.measurement(raw, {"std": axis})
+    gaussian = energy.gaussian(measurement.template)
+    lifted = measurement.lift(energy.range, gaussian, noise=torch.zeros_like(raw), random_fill=False, add_floor=True)
+    return lifted.log_gain
+
+
+# --- the experiment ------------------------------------------------------------------------------------------------------------
+
+
+def investigate(energy: Energy, x: Tensor, setting: Setting, progress: Progress) -> Findings:
+    """All four questions to one energy."""
+    isotropic, bounds = {}, {}
+    for done, variance in enumerate(setting.variances):
+        isotropic[variance] = isotropic_errors(energy, x[: setting.isotropic_images], variance, setting.seed)
+        bounds[variance] = fisher_bound(energy, x[: setting.isotropic_images], variance, setting.seed)
+        progress("isotropic", done + 1, len(setting.variances))
+    boxes = box_guesses(energy, x[: setting.box_images], setting, progress)
+    joint = x[: setting.joint_images]
+    cases = [paper_case(energy, joint, side, sigma, setting, progress) for side, sigma in setting.cases]
+    blurred = x[: setting.blur_images]
+    fourier = not energy.range.bases or "fourier" in energy.range.bases
+    blurs = [blur_widths(energy, blurred, width, setting, progress) for width in setting.widths] if fourier else []
+    return Findings(isotropic, bounds, boxes, cases, blurs, x[0].numel())
+
+
+def metrics_of(found: Findings) -> dict[str, float]:
+    """The numbers to be read off."""
+    bound = math.sqrt(2 / found.dim)
+    out: dict[str, float] = {}
+    for variance, errors in found.isotropic.items():
+        name, spread = f"{variance:.0e}", float(errors.std())
+        out[f"isotropic_bias_{name}"] = float(errors.mean())
+        out[f"isotropic_bias_standard_error_{name}"] = spread / math.sqrt(len(errors))
+        out[f"isotropic_spread_over_cramer_rao_{name}"] = spread / bound
+        out[f"isotropic_spread_over_own_bound_{name}"] = spread / found.bounds[variance]
+    off = (found.boxes.found - found.boxes.truth).abs()
+    out |= {"box_exact_share": share(off == 0), "box_within_one_share": share(off <= 1)}
+    for case in found.cases:
+        out |= case_metrics(case)
+    return out | blur_metrics(found.blurs)
+
+
+def case_metrics(case: Case) -> dict[str, float]:
+    """One of the paper's settings."""
+    ratio = (case.sigmas / case.sigma).log()
+    bound = math.sqrt(0.5) / case.side  # of log σ̂₁, from s² pixels
+    found = {
+        "side_exact_share_sigma_known": share(case.known_sides == case.side),
+        "side_exact_share": share(case.sides == case.side),
+        "sigma_median": float(case.sigmas.quantile(0.5)),
+        "sigma_error": abs(math.expm1(float(ratio.quantile(0.5)))),
+        "sigma_typical_error": float(ratio.abs().quantile(0.5)),
+        "sigma_spread_over_cramer_rao": float(ratio.std()) / bound,
+    }
+    return {f"joint_{case.side}_{case.sigma:g}_{name}": value for name, value in found.items()}
+
+
+def blur_metrics(blurs: list[BlurFinding]) -> dict[str, float]:
+    """Relative errors of the width: typical (median) ones, over all and for each width."""
+    if not blurs:
+        return {}
+    errors = {b.width: (b.full / b.width - 1).abs() for b in blurs}
+    alone = torch.cat([(b.alone / b.width - 1).abs() for b in blurs])
+    every = torch.cat(list(errors.values()))
+    out = {
+        "blur_relative_error": float(every.quantile(0.5)),
+        "blur_within_5_percent_share": share(every <= 0.05),
+        "blur_energy_alone_relative_error": float(alone.quantile(0.5)),
+    }
+    return out | {f"blur_relative_error_{width:g}": float(e.quantile(0.5)) for width, e in errors.items()}
+
+
+def share(condition: Tensor) -> float:
+    """The share of images for which something holds."""
+    return float(condition.double().mean())
+
+
+def run(out: Path, quick: bool, progress: Progress, options: Options) -> ExperimentResult:
+    """Ask both energies."""
+    setting = QUICK if quick else FULL
+    energies = {"dual": load_energy(options.model), "single": load_companion(options.single_model)}
+    models = {name: energy for name, energy in energies.items() if energy is not None}
+    x = held_out(options.data, setting.images, models["dual"].shape).x
+    found = {}
+    for name, energy in models.items():
+        found[name] = investigate(energy, x, setting, partial(_labelled, progress, name))
+    metrics = metrics_of(found["dual"])
+    if "single" in found:
+        metrics |= {f"single_{name}": value for name, value in metrics_of(found["single"]).items()}
+    weights = {name: hash_weights(energy) for name, energy in models.items()}
+    draw = partial(draw_figure, found)
+    return ExperimentResult(metrics, PAPER, draw, asdict(setting), weights, {"seed": setting.seed})
+
+
+def _labelled(progress: Progress, name: str, task: str, done: int, total: int) -> None:
+    progress(f"{name}: {task}", done, total)

@@ -1,0 +1,49 @@
+"""A comparison that is fair: the same measurements and seeds for every method, resumed where it stopped, reported with its uncertainty."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from linverse.experiments.framework import write_whole
+from linverse.experiments.harness.contenders import Contender, Models, PaletteModel, parse_contender
+from linverse.experiments.harness.pictures import write_pictures
+from linverse.experiments.harness.plan import Plan, Setting, make_plan, standard_metrics
+from linverse.experiments.harness.report import Record, build_report, read_timings, write_report
+from linverse.experiments.harness.runner import Clock, Watch, run_units, unwatched
+from linverse.experiments.harness.storage import Store
+from linverse.experiments.harness.tables import csv_text, markdown
+
+__all__ = [
+    "Clock",
+    "Contender",
+    "Models",
+    "PaletteModel",
+    "Plan",
+    "Setting",
+    "Store",
+    "Watch",
+    "conclude",
+    "evaluate_methods",
+    "make_plan",
+    "parse_contender",
+    "run_units",
+    "standard_metrics",
+]
+
+
+def evaluate_methods(plan: Plan, folder: Path, watch: Watch = unwatched, pictures: int = 8) -> Record:
+    """Everything in one process: run what is not done, and report."""
+    store = Store(folder, plan)
+    run_units(plan, store, watch=watch)
+    return conclude(plan, store, pictures)
+
+
+def conclude(plan: Plan, store: Store, pictures: int = 8) -> Record:
+    """results.json, timings.json, table.md, table.csv and the pictures, from the parts; returns what results.json holds."""
+    report, timings = build_report(plan, store), read_timings(plan, store)
+    write_report(store.folder, report, timings)
+    write_whole(store.folder / "table.md", markdown(report, timings).encode())
+    write_whole(store.folder / "table.csv", csv_text(report, timings).encode())
+    if pictures:
+        write_pictures(store.folder, plan, store, report, pictures)
+    return report

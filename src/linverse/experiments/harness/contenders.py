@@ -1,0 +1,191 @@
+"""Who takes part: methods by name, a user's own solvers, and the models they run on.
+
+A method is written NAME or NAME:setting=value,… with NAME one of `linverse.baselines.METHODS`, a Python entry point of the group
+`linverse.methods`, or `package.module:function` (settings after another colon). A user's function is called like ours,
+    function(model, degradation, y_raw, generator, **settings) → Solution, or just the samples [B, C, H, W],
+and says by an attribute `needs` ("energy", "score", "palette" or "nothing") which model it wants; the energy if it does not say.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from linverse.baselines import METHODS, EnergyDenoiser, Needs, Solution
+from linverse.degradations import Degradation, Masking
+from linverse.energy import Energy
+from linverse.experiments.framework import hash_weights
+
+ENTRY_POINTS = "linverse.methods"
+TRUTH = "truth"
+NEEDS: tuple[Needs, ...] = ("energy", "score", "palette", "nothing")
+POSITIONAL = 4  # model, degradation, y_raw, generator
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A solver with its settings: `given` by the user, `settings` all of them with their defaults."""
+
+    label: str
+    solve: Callable[..., Solution | Tensor]
+    needs: Needs
+    given: dict[str, Any]
+    settings: dict[str, Any]
+
+
+# --- from text ---------------------------------------------------------------------------------------------------------------
+
+
+def parse_contender(text: str) -> Contender:
+    """`NAME[:setting=value,…]` or `package.module:function[:setting=value,…]`."""
+    name, _, rest = text.partition(":")
+    points = named_entry_points()
+    if name in METHODS:
+        method = METHODS[name]
+        return _contender(text, method.solve, method.needs, rest)
+    if name in points:
+        function = points[name].load()
+        return _contender(text, function, needs_of(function, name), rest)
+    attribute, _, settings = rest.partition(":")
+    if not attribute or "=" in attribute:
+        known = ", ".join([*METHODS, *points])
+        raise ValueError(f"there is no method {name!r}; there are {known}, or your own as package.module:function")
+    function = import_function(name, attribute)
+    return _contender(text, function, needs_of(function, text), settings)
+
+
+def named_entry_points() -> dict[str, EntryPoint]:
+    """Solvers that installed packages offer."""
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def import_function(module: str, attribute: str) -> Callable[..., Any]:
+    """A function of a module that can be imported from here or from the current folder."""
+    here = str(Path.cwd())
+    if here not in sys.path:  # a script of the user's own lies where the command was typed
+        sys.path.insert(0, here)
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"method {module}:{attribute} cannot be imported: {error}") from error
+    if not callable(function):
+        raise ValueError(f"method {module}:{attribute} is a {type(function).__name__}, not a function")
+    found: Callable[..., Any] = function
+    return found
+
+
+def needs_of(function: Callable[..., Any], name: str) -> Needs:
+    """Which model a user's function wants."""
+    wanted = getattr(function, "needs", "energy")
+    for needs in NEEDS:
+        if wanted == needs:
+            return needs
+    raise ValueError(f"method {name}: its attribute `needs` is {wanted!r}; it can be {', '.join(NEEDS)}")
+
+
+def _contender(text: str, solve: Callable[..., Any], needs: Needs, rest: str) -> Contender:
+    given = parse_settings(rest, text)
+    defaults, open_ended = default_settings(solve)
+    unknown = given.keys() - defaults.keys()
+    if unknown and not open_ended:
+        accepted = ", ".join(f"{key}={value}" for key, value in defaults.items()) or "none"
+        raise ValueError(f"method {text}: no setting {', '.join(sorted(unknown))}; the settings are {accepted}")
+    return Contender(text, solve, needs, given, defaults | given)
+
+
+def default_settings(solve: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
+    """The keyword settings of a solver with their defaults, and whether it takes any others."""
+    parameters = list(inspect.signature(solve).parameters.values())
+    keyword = [p for p in parameters[POSITIONAL:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    defaults = {p.name: None if p.default is p.empty else p.default for p in keyword}
+    return defaults, any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def parse_settings(text: str, where: str) -> dict[str, Any]:
+    """`a=1,b=0.5,c=true,d=word` → their values."""
+    out: dict[str, Any] = {}
+    for pair in filter(None, text.split(",")):
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise ValueError(f"method {where}: settings are written name=value,…; got {pair!r}")
+        out[key.strip()] = parse_value(value.strip())
+    return out
+
+
+def parse_value(text: str) -> Any:
+    """A whole number, a number, true, false, none, or the text itself."""
+    words: dict[str, Any] = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+# --- the models --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PaletteModel:
+    """A conditional network, for one task only if `task` is given."""
+
+    network: Any
+    task: str | None = None
+
+
+@dataclass(frozen=True)
+class Models:
+    """The energy that judges and, where there are any, the companions of the other methods."""
+
+    energy: Energy
+    score: Any = None
+    palettes: tuple[PaletteModel, ...] = ()
+
+    def choose(self, contender: Contender, task: str, degradation: Degradation) -> tuple[Any, str | None]:
+        """The model for a method on a task; or None and what to do about it."""
+        if contender.needs == "nothing":
+            return None, None
+        if contender.needs == "energy":
+            return self.energy, None
+        if contender.needs == "score":
+            return self.score, None if self.score is not None else MISSING_SCORE
+        name = task.partition(":")[0]
+        own = [p.network for p in self.palettes if p.task in (name, task)]
+        fitting = [p.network for p in self.palettes if p.task is None and fits(p.network, degradation)]
+        chosen = (own + fitting)[:1]
+        return (chosen[0], None) if chosen else (None, MISSING_PALETTE.format(task=name))
+
+
+MISSING_SCORE = (
+    "it needs an isotropic denoiser: --score-model FOLDER (`linverse train fashion-mnist-score` trains one), "
+    "or --score-model energy for the energy itself at isotropic noise"
+)
+MISSING_PALETTE = (
+    "it needs a conditional network for {task}: --palette-model [TASK=]FOLDER "
+    "(`linverse train fashion-mnist-palette-inpainting` trains one for boxes, …-deblurring one for blur)"
+)
+
+
+def fits(network: Any, degradation: Degradation) -> bool:
+    """Whether a conditional network sees as many channels as this degradation shows: pixels, and the mask where there is one."""
+    wanted = network.shape[0] + isinstance(degradation, Masking)
+    config = getattr(network, "config", None)
+    return getattr(config, "condition_channels", wanted) == wanted
+
+
+def identity(model: Any) -> str:
+    """What tells one model from another: the hash of its weights, or the name of its class."""
+    if isinstance(model, EnergyDenoiser):
+        return f"energy {identity(model.energy)}"
+    return hash_weights(model) if isinstance(model, nn.Module) else type(model).__qualname__

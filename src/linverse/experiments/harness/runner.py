@@ -1,0 +1,161 @@
+"""Doing the work: unit after unit, what fails is written down and the rest goes on.
+
+Units are dealt out to processes by their number (`rank` of `world`); each process writes its own parts into the shared folder, and one
+of them reports when all are done. The remaining time is the sum, over the units that are left, of what a unit of the same method has
+taken so far.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from linverse.baselines import NotApplicable, Solution
+from linverse.experiments.harness.audit import densities, extrapolation
+from linverse.experiments.harness.plan import Plan, Unit
+from linverse.experiments.harness.storage import Store
+from linverse.metrics import METRICS
+
+UNKNOWN = -1  # the cost of a user's solver that returns images and no more
+PSNR_CAP = 100.0  # dB: of equal images it is infinite, which no mean and no file can hold
+
+
+@dataclass
+class Clock:
+    """How far, and how long still."""
+
+    left: dict[str, int]
+    total: int
+    spent: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def done(self) -> int:
+        return self.total - sum(self.left.values())
+
+    def tick(self, label: str, seconds: float) -> None:
+        self.left[label] -= 1
+        self.spent[label].append(seconds)
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds, as far as one can tell; None before the first unit is done."""
+        everything = [s for spent in self.spent.values() for s in spent]
+        if not everything:
+            return None
+        usual = sum(everything) / len(everything)
+        known = {label: sum(spent) / len(spent) for label, spent in self.spent.items()}
+        return sum(count * known.get(label, usual) for label, count in self.left.items())
+
+
+Watch = Callable[[Clock, str], None]  # told before and after every unit, with a line about it
+
+
+def unwatched(clock: Clock, text: str) -> None:
+    """Nobody looks."""
+
+
+def run_units(plan: Plan, store: Store, rank: int = 0, world: int = 1, watch: Watch = unwatched) -> int:
+    """Do this process's share of what is not done; returns how many units it did."""
+    mine = [unit for unit in plan.units()[rank::world] if not store.done(unit)]
+    left: dict[str, int] = defaultdict(int)
+    for unit in mine:
+        left[unit.label] += 1
+    clock, broken = Clock(left, len(mine)), set[tuple[str, str]]()
+    for unit in mine:
+        pair = (unit.task.label, unit.label)
+        watch(clock, f"{unit.label} on {unit.task.label}")
+        begun = time.perf_counter()
+        if pair not in broken and not run_unit(plan, store, unit):
+            broken.add(pair)  # a method that failed on one batch is not tried on the others
+        clock.tick(unit.label, time.perf_counter() - begun)
+    watch(clock, "done")
+    return len(mine)
+
+
+def run_unit(plan: Plan, store: Store, unit: Unit) -> bool:
+    """Solve, score, audit and save one unit; False if the method failed."""
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            solution, seconds = solve_unit(plan, unit)
+            record = judge(plan, unit, solution)
+    except Exception as error:  # whatever a method does, the others go on
+        store.save_error(unit, describe(error))
+        return False
+    notes = {str(w.message) for w in caught if issubclass(w.category, UserWarning)} | set(record["warnings"])
+    store.save(unit, record | {"warnings": sorted(notes)}, seconds, solution.samples.cpu())
+    return True
+
+
+def describe(error: Exception) -> dict[str, Any]:
+    """An error as it is kept."""
+    text = str(error).strip() or type(error).__name__
+    kind = "skipped" if isinstance(error, NotApplicable) else "failed"
+    reason = text if isinstance(error, NotApplicable | ValueError) else f"{type(error).__name__}: {text}"
+    return {"kind": kind, "reason": reason, "traceback": "".join(traceback.format_exception(error))}
+
+
+def solve_unit(plan: Plan, unit: Unit) -> tuple[Solution, float]:
+    """What the method says, checked, and the seconds it took."""
+    truth = plan.images(unit)
+    if unit.contender is None:
+        return Solution(truth, 0, 0, 0.0), 0.0
+    model, _ = plan.models.choose(unit.contender, unit.task.label, unit.task.degradation)
+    raw, generator = plan.raw(unit).to(plan.device), plan.solver_generator(unit)
+    begun = time.perf_counter()
+    answer = unit.contender.solve(model, unit.task.degradation, raw, generator, **unit.contender.given)
+    seconds = time.perf_counter() - begun
+    solution = answer if isinstance(answer, Solution) else Solution(answer, UNKNOWN, UNKNOWN, seconds)
+    check_samples(solution.samples, truth)
+    return solution, seconds
+
+
+def check_samples(samples: Tensor, truth: Tensor) -> None:
+    """Refuse what are not finite images of the truth's shape."""
+    if not isinstance(samples, Tensor) or samples.shape != truth.shape:
+        shape = tuple(samples.shape) if isinstance(samples, Tensor) else type(samples).__name__
+        raise ValueError(f"it returned {shape}; images of shape {tuple(truth.shape)} were asked for")
+    if not bool(samples.isfinite().all()):
+        raise ValueError(f"it returned {int((~samples.isfinite()).sum())} NaN or infinite pixels")
+
+
+def judge(plan: Plan, unit: Unit, solution: Solution) -> dict[str, Any]:
+    """Every per-image value of a unit: metrics of the picture (clamped to [0, 1]), densities of the answer as it is."""
+    truth = plan.images(unit)
+    x = solution.samples.detach().cpu().to(truth.dtype)
+    values: dict[str, Tensor] = {}
+    if unit.contender is not None:
+        pictures = x.clamp(0, 1)
+        values = {name: METRICS[name].function(pictures, truth) for name in plan.setting.metrics}
+    if "PSNR" in values:
+        values["PSNR"] = values["PSNR"].clamp_max(PSNR_CAP)
+    audited, notes = audit_unit(plan, unit, x)
+    values |= audited
+    bad = [name for name, value in values.items() if not bool(value.isfinite().all())]
+    if bad:
+        raise FloatingPointError(f"{', '.join(bad)} of its images is NaN or infinite")
+    return {
+        "images": [plan.batches[unit.batch].start, plan.batches[unit.batch].stop],
+        "evaluations": solution.evaluations,
+        "gradients": solution.gradients,
+        "values": {name: value.double().tolist() for name, value in values.items()},
+        "warnings": notes,
+    }
+
+
+def audit_unit(plan: Plan, unit: Unit, x: Tensor) -> tuple[dict[str, Tensor], list[str]]:
+    """Densities of a unit's images by our energy, and what is to be said about them."""
+    raw = plan.audit_raw(unit, plan.raw(unit)).to(plan.device)
+    found = densities(
+        plan.models.energy, x.to(plan.device), plan.audit_noise(unit).to(plan.device), unit.task.audited, raw
+    )
+    excess = extrapolation(plan.models.energy, unit.task.audited, raw)
+    notes = [f"densities are extrapolated: Σ has {excess}"] if excess else []
+    return {name: value.cpu() for name, value in found.items()}, notes

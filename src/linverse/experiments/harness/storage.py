@@ -1,0 +1,115 @@
+"""The folder of an evaluation: a part a unit, written whole when it is done, so that rerunning the command goes on.
+
+DIR/configuration.json                     what all parts share; another evaluation is refused
+DIR/parts/TASK/METHOD/pair.json            settings, operator and network of the pair, likewise
+DIR/parts/TASK/METHOD/0003.json            one value an image and metric, evaluations, warnings; the last file of a unit: its mark
+DIR/parts/TASK/METHOD/0003.timing.json     seconds: apart, because they are all that differs from run to run
+DIR/parts/TASK/METHOD/0003.safetensors     the restorations
+DIR/parts/TASK/METHOD/0003.error.json      instead, where the method failed; it is tried again next time
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from linverse.experiments.framework import make_folder, write_whole
+from linverse.experiments.harness.contenders import TRUTH
+from linverse.experiments.harness.plan import Plan, Unit
+
+
+def slug(text: str) -> str:
+    """A label as a folder's name."""
+    return re.sub(r"[^\w.=,+-]+", "-", text)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Written whole; the same content gives the same bytes."""
+    write_whole(path, (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file of ours."""
+    try:
+        content = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({error}): remove it and run the command again") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not one of our files: remove it and run the command again")
+    return content
+
+
+class Store:
+    """Reads and writes the parts of one evaluation."""
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        """Opens the folder, and refuses one that holds something else."""
+        self.folder, self.plan = folder, plan
+        make_folder(folder)
+        self._agree(folder / "configuration.json", plan.configuration, f"{folder} holds another evaluation")
+        skipped = plan.skipped()
+        for task in plan.tasks:
+            for contender in (None, *plan.contenders):
+                label = TRUTH if contender is None else contender.label
+                if (task.label, label) not in skipped:
+                    place = self.pair_folder(task.label, label)
+                    make_folder(place)
+                    wanted = plan.pair_configuration(task, contender)
+                    self._agree(place / "pair.json", wanted, f"{folder} holds other results of {label} on {task.label}")
+
+    def _agree(self, path: Path, wanted: dict[str, Any], complaint: str) -> None:
+        """Write the configuration, or compare it with the one that is there."""
+        wanted = json.loads(json.dumps(wanted))
+        if not path.exists():
+            write_json(path, wanted)
+            return
+        there = read_json(path)
+        names = [key for key in {**there, **wanted} if there.get(key) != wanted.get(key)]
+        if names:
+            changes = "; ".join(f"{key} was {there.get(key)!r} and is {wanted.get(key)!r}" for key in names)
+            raise ValueError(f"{complaint}: {changes}. Run it as before, or give another --out")
+
+    # --- places ------------------------------------------------------------------------------------------------------------
+
+    def pair_folder(self, task: str, method: str) -> Path:
+        return self.folder / "parts" / slug(task) / slug(method)
+
+    def _file(self, unit: Unit, ending: str) -> Path:
+        return self.pair_folder(unit.task.label, unit.label) / f"{unit.batch:04d}.{ending}"
+
+    # --- units -------------------------------------------------------------------------------------------------------------
+
+    def done(self, unit: Unit) -> bool:
+        return self._file(unit, "json").exists()
+
+    def error(self, unit: Unit) -> dict[str, Any] | None:
+        """Why a unit failed, if it did."""
+        path = self._file(unit, "error.json")
+        return read_json(path) if path.exists() and not self.done(unit) else None
+
+    def save(self, unit: Unit, record: dict[str, Any], seconds: float, samples: Tensor) -> None:
+        """All of a finished unit."""
+        from safetensors.torch import save
+
+        write_whole(self._file(unit, "safetensors"), save({"samples": samples.contiguous()}))
+        write_json(self._file(unit, "timing.json"), {"seconds": seconds})
+        write_json(self._file(unit, "json"), record)
+        self._file(unit, "error.json").unlink(missing_ok=True)
+
+    def save_error(self, unit: Unit, error: dict[str, Any]) -> None:
+        write_json(self._file(unit, "error.json"), error)
+
+    def record(self, unit: Unit) -> dict[str, Any]:
+        return read_json(self._file(unit, "json"))
+
+    def seconds(self, unit: Unit) -> float:
+        return float(read_json(self._file(unit, "timing.json"))["seconds"])
+
+    def samples(self, unit: Unit) -> Tensor:
+        from safetensors.torch import load_file
+
+        return load_file(self._file(unit, "safetensors"))["samples"]

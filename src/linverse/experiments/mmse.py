@@ -1,0 +1,207 @@
+"""One-shot denoising E[x|y, Σ] against the noise in a box (the paper's appendix D.2, figures mmse_sweep and mmse_estimation).
+
+Outside of a centred square the image is known to the floor λ_min, inside it has noise σ₁². One evaluation gives the posterior mean, and
+    PSNR = −10 log₁₀ MSE,   MSE = mean over images and over the pixels in the box of (E[x_i|y] − x_i)².
+The same evaluation gives Var[x_i|y], hence the PSNR that the model expects of itself; an energy whose covariance score is right
+expects what it achieves. Differences of two models are paired: both see the same noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from linverse.covariance import SpatialCovariance
+from linverse.covariance.random import centre_box
+from linverse.energy import Energy
+from linverse.experiments.figures import BLUE, GREY, VERMILION, draw_cell
+from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
+from linverse.experiments.models import evaluate_many, held_out, load_companion, load_energy
+from linverse.rng import keyed_generator, normal_like
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DECIBELS = 10 / math.log(10)  # of a relative change of the MSE
+COLOURS = {"dual": VERMILION, "single": BLUE}
+
+PAPER: dict[str, Any] = {
+    "source": "appendix, Comparison between dual and single score matching; figures mmse_sweep and mmse_estimation",
+    "claims": ["the energy model trained with the dual objective yields a better denoiser than the single one"],
+    "figures": {},  # the paper prints curves, no numbers
+    "departures": [
+        "28×28 images; the paper's box is 10×10 (caption) or 20×20 (text) of 64×64 pixels: both sides are shown"
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Models of the one-shot experiment."""
+
+    model: str = "fashion-mnist"
+    """the energy: a bundled name or a folder"""
+    single_model: str | None = "fashion-mnist-single"
+    """the energy without the covariance score (None: leave it out)"""
+    data: str = "fashion-mnist"
+    """whose test images"""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Boxes, noise levels, images; `example` is the paper's (side, σ₁, σ₂) of the images shown."""
+
+    sides: tuple[int, ...] = (10, 20)
+    variances: tuple[float, ...] = tuple(10.0**k for k in range(-4, 4))
+    images: int = 512
+    example: tuple[int, float, float] = (10, 0.5, 0.1)
+    shown: int = 8
+    seed: int = 0
+
+
+FULL = Setting()
+QUICK = replace(FULL, images=64, variances=(1e-3, 1e-2, 1e-1, 1.0, 10.0, 1e3))
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Of each noise level (rows) and image (columns): squared error, expected squared error, and that of y itself, [L, N]."""
+
+    actual: Tensor
+    expected: Tensor
+    observed: Tensor
+
+
+def box_covariance(x: Tensor, side: int, inside: float, outside: float) -> SpatialCovariance:
+    """Variance `inside` a centred square and `outside` around it, for one image."""
+    box = centre_box(torch.tensor([[[side]]]), x.shape[2], x.shape[3])[:, None]
+    variance = torch.where(box, inside, outside).to(x.dtype)
+    return SpatialCovariance(variance.log(), x.shape[1])
+
+
+def inside_mean(values: Tensor, side: int) -> Tensor:
+    """Mean over the pixels in the box, [N], float64."""
+    box = centre_box(torch.tensor([[[side]]]), values.shape[2], values.shape[3])[0]
+    return values.double()[:, :, box].mean(dim=(1, 2))
+
+
+def sweep(energy: Energy, x: Tensor, side: int, variances: tuple[float, ...], seed: int) -> Sweep:
+    """All noise levels in a box of one size; the white noise is the same at every level."""
+    noise = normal_like(x, keyed_generator(seed, "mmse", side))
+    rows: list[tuple[Tensor, ...]] = []
+    for variance in variances:
+        cov = box_covariance(x, side, variance, energy.range.minimum)
+        y = x + cov.colour(noise)
+        seen = evaluate_many(energy, y, cov)
+        squares = (seen.mean - x).square(), seen.variance.expand_as(x), (y - x).square()
+        rows.append(tuple(inside_mean(values, side) for values in squares))
+    return Sweep(*(torch.stack(column) for column in zip(*rows, strict=True)))
+
+
+def psnr_of(mse: Tensor) -> Tensor:
+    """−10 log₁₀ of the mean over images, [L]."""
+    return -10 * mse.mean(dim=1).log10()
+
+
+def psnr_gain(better: Tensor, worse: Tensor) -> tuple[Tensor, Tensor]:
+    """PSNR of the first less that of the second, and its standard error for paired images, [L] each."""
+    gain = psnr_of(better) - psnr_of(worse)
+    relative = worse / worse.mean(dim=1, keepdim=True) - better / better.mean(dim=1, keepdim=True)
+    return gain, DECIBELS * relative.std(dim=1) / math.sqrt(better.shape[1])
+
+
+def metrics_of(sweeps: dict[str, dict[int, Sweep]], setting: Setting) -> dict[str, float]:
+    """PSNR at each level and side; dual − single with its standard error."""
+    out: dict[str, float] = {}
+    for name, by_side in sweeps.items():
+        for side, found in by_side.items():
+            ratio = found.expected.mean(dim=1) / found.actual.mean(dim=1)
+            values = {"psnr": psnr_of(found.actual), "expected_over_actual_mse": ratio}
+            for what, row in values.items():
+                levels = zip(setting.variances, row.tolist(), strict=True)
+                out |= {f"{name}_{what}_box{side}_{variance:.0e}": value for variance, value in levels}
+    if "single" in sweeps:
+        for side in setting.sides:
+            gain, error = psnr_gain(sweeps["dual"][side].actual, sweeps["single"][side].actual)
+            out[f"dual_minus_single_mean_box{side}"] = float(gain.mean())
+            for variance, value, spread in zip(setting.variances, gain.tolist(), error.tolist(), strict=True):
+                out[f"dual_minus_single_box{side}_{variance:.0e}"] = value
+                out[f"dual_minus_single_standard_error_box{side}_{variance:.0e}"] = spread
+    return out
+
+
+def examples(energy: Energy, x: Tensor, setting: Setting) -> dict[str, Tensor]:
+    """The paper's row of images: what was observed, E[x|y], its standard deviation, and the truth."""
+    side, inside, outside = setting.example
+    cov = box_covariance(x, side, inside**2, outside**2)
+    y = x + cov.colour(normal_like(x, keyed_generator(setting.seed, "mmse", "example")))
+    seen = evaluate_many(energy, y, cov)
+    return {"observed": y, "E[x|y]": seen.mean, "std[x|y]": seen.variance.sqrt(), "truth": x}
+
+
+def run(out: Path, quick: bool, progress: Progress, options: Options) -> ExperimentResult:
+    """Sweep the noise with both energies."""
+    setting = QUICK if quick else FULL
+    energies = {"dual": load_energy(options.model), "single": load_companion(options.single_model)}
+    models = {name: energy for name, energy in energies.items() if energy is not None}
+    x = held_out(options.data, setting.images, models["dual"].shape).x
+    sweeps: dict[str, dict[int, Sweep]] = {}
+    for name, energy in models.items():
+        sweeps[name] = {}
+        for done, side in enumerate(setting.sides):
+            sweeps[name][side] = sweep(energy, x, side, setting.variances, setting.seed)
+            progress(name, done + 1, len(setting.sides))
+    shown = examples(models["dual"], x[: setting.shown], setting)
+    weights = {name: hash_weights(energy) for name, energy in models.items()}
+    draw = partial(draw_figure, sweeps, shown, setting)
+    metrics = metrics_of(sweeps, setting)
+    return ExperimentResult(metrics, PAPER, draw, asdict(setting), weights, {"seed": setting.seed})
+
+
+# --- the figure ------------------------------------------------------------------------------------------------------------------
+
+
+def draw_figure(sweeps: dict[str, dict[int, Sweep]], shown: dict[str, Tensor], setting: Setting) -> Figure:
+    """PSNR against the noise, a panel a box; below, images."""
+    from matplotlib.figure import Figure
+
+    count = len(shown["truth"])
+    figure = Figure(figsize=(9.6, 8.2), layout="constrained")
+    top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=[1.0, 1.15]).flat
+    panels = top.subplots(1, len(setting.sides), sharey=True, squeeze=False)[0]
+    for axes, side in zip(panels, setting.sides, strict=True):
+        draw_sweep(axes, {name: by_side[side] for name, by_side in sweeps.items()}, setting, side)
+    panels[0].set_ylabel("PSNR in the box (dB)")
+    panels[0].legend(loc="best", fontsize=8)
+    grid = bottom.subplots(len(shown), count, squeeze=False, gridspec_kw={"wspace": 0.03, "hspace": 0.03})
+    for row, (name, images) in enumerate(shown.items()):
+        grid[row, 0].set_ylabel(name, fontsize=9)
+        for axes, image in zip(grid[row], images, strict=True):
+            draw_cell(axes, image, ("magma", 0.0, 0.25) if name.startswith("std") else None)
+    side, inside, outside = setting.example
+    title = f"One evaluation each: noise {inside:g} in the {side}×{side} box, {outside:g} outside"
+    bottom.suptitle(title, fontsize=11, fontweight="bold")
+    return figure
+
+
+def draw_sweep(axes: Axes, found: dict[str, Sweep], setting: Setting, side: int) -> None:
+    """One box: both models, what the dual one expects of itself, and the observation."""
+    sigma = torch.tensor(setting.variances).sqrt().numpy()
+    for name, values in found.items():
+        style = "-" if name == "dual" else (0, (4, 2))
+        axes.plot(sigma, psnr_of(values.actual).numpy(), color=COLOURS[name], ls=style, marker="o", ms=4, label=name)
+    expected = psnr_of(found["dual"].expected).numpy()
+    axes.plot(sigma, expected, color=VERMILION, ls="none", marker="o", ms=9, mfc="none", label="expected by dual")
+    low = float(torch.cat([psnr_of(values.actual) for values in found.values()]).min())
+    low = max(low, float(psnr_of(found["dual"].actual).min()) - 10)  # a model that fails must not squeeze the rest
+    observed = psnr_of(found["dual"].observed)
+    axes.plot(sigma, observed.numpy(), color=GREY, lw=1, label="observation")
+    axes.set(xscale="log", xlabel="noise σ₁ in the box", ylim=(low - 4, float(psnr_of(found["dual"].actual).max()) + 2))
+    axes.set_title(f"Box of {side}×{side}")

@@ -1,0 +1,181 @@
+"""Are the trained energies what they claim to be? The self-tests of `training.normalise` on held-out images, against their limits.
+
+    entropy      E[U − U_G] at large Σ in every basis                     0: probability sums to one
+    agreement    U at isotropic Σ in every basis                          the same number
+    bias, slope  E[κ] = 0; regressing ½(1−ε²) on κ gives 1                the covariance score is right on average, and in size
+    ratio        log E_{p(y|Σ_A)} exp(U(y,Σ_A) − U(y,Σ_B))                0: neighbouring Σ are normalised alike
+    heat         Σκ − ½ tr[Σ(∇²U − ∇U∇Uᵀ)]                                0: all Σ belong to one image density
+The figure shows each as a share of what is allowed, and the mean of ½(1−ε²) over images of like κ against κ itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from linverse.energy import Energy, evaluate, group_mean
+from linverse.experiments.figures import BLUE, GREEN, GREY, ORANGE, VERMILION, panels
+from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
+from linverse.experiments.models import chunks, held_out, load_energy
+from linverse.models.learned import LearnedEnergy
+from linverse.rng import keyed_generator
+from linverse.training.batches import draw_parts
+from linverse.training.finish import merge_parts
+from linverse.training.losses import Part
+from linverse.training.normalise import SelfTest, self_test
+from linverse.training.presets import PRESETS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LIMITS = {
+    "normalisation_error": 0.01,
+    "agreement": 0.01,
+    "bias_largest": 0.01,
+    "slope_error": 0.1,
+    "ratio_largest": 0.5,
+}
+TITLES = {
+    "normalisation_error": "normalisation at large Σ\n(0.01 nats/pixel)",
+    "agreement": "agreement of bases\n(0.01 nats/pixel)",
+    "bias_largest": "mean of κ\n(0.01)",
+    "slope_error": "slope on κ, less 1\n(0.1)",
+    "ratio_largest": "ratio of neighbours\n(0.5 nats)",
+}
+COLOURS = (VERMILION, BLUE, GREEN, ORANGE)
+
+PAPER: dict[str, Any] = {
+    "source": "sections 3.2 and 3.3: dual score matching and normalisation",
+    "claims": ["dual score matching learns energies that are normalised for all covariances, up to one constant"],
+    "figures": {},
+    "targets": {
+        "normalisation_error": "at most 0.01 nats a dimension at large Σ, in every basis",
+        "agreement": "at most 0.01 nats a dimension",
+        "bias": "|E[κ]| at most 0.01",
+        "slope": "between 0.9 and 1.1",
+        "ratio": "|log mean| at most 0.5 nats",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Models to test."""
+
+    model: str | None = "fashion-mnist"
+    """the all-round energy: a bundled name or a folder (None: leave it out)"""
+    mnist_model: str | None = "mnist"
+    """the any-order energy of digits (None: leave it out)"""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How many held-out images."""
+
+    images: int = 1024
+    bins: int = 24
+    seed: int = 0
+
+
+FULL, QUICK = Setting(), Setting(images=192, bins=12)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The self-test of one model, and for each basis the mean target against κ, [bins, 2]."""
+
+    result: SelfTest
+    reliability: dict[str, Tensor]
+
+
+def examine(energy: LearnedEnergy, preset: str, setting: Setting) -> Verdict:
+    """Test an energy on held-out images under the covariances of its preset, within its own limits."""
+    config = replace(PRESETS[preset][1], model=energy.config)
+    x = held_out(config.data, setting.images, energy.shape).x
+    batches = [
+        draw_parts(config, x[rows], keyed_generator(setting.seed, "self-test", rows.start)) for rows in chunks(len(x))
+    ]
+    parts = merge_parts(batches)
+    result = self_test(energy, x, parts, config.covariances.bases(energy.shape), setting.seed)
+    return Verdict(result, {part.cov.basis: reliability(energy, part, setting.bins) for part in parts})
+
+
+def reliability(energy: Energy, part: Part, bins: int) -> Tensor:
+    """Mean κ and mean ½(1−ε²) in bins of as many coefficients each, sorted by κ, [bins, 2]."""
+    kappa, target = [], []
+    for rows in chunks(len(part.x)):
+        kappa.append(evaluate(energy, part.noisy()[rows], part.cov[rows]).cov_score.double().flatten())
+        target.append(group_mean(0.5 * (1 - part.noise[rows].double().square()), part.cov).flatten())
+    order = torch.cat(kappa).argsort()
+    pairs = torch.stack([torch.cat(kappa)[order], torch.cat(target)[order]], dim=1)
+    return torch.stack([group.mean(dim=0) for group in pairs.tensor_split(bins)])
+
+
+def metrics_of(result: SelfTest) -> dict[str, float]:
+    """All tests, and the worst of each."""
+    out = {"normalisation_error": result.normalisation_error, "agreement": result.agreement}
+    for name in ("entropy", "bias", "slope", "ratio", "heat"):
+        out |= {f"{name}_{key.replace(' ', '_')}": value for key, value in getattr(result, name).items()}
+    out["bias_largest"] = max(map(abs, result.bias.values()))
+    out["slope_error"] = max(abs(value - 1) for value in result.slope.values())
+    out["ratio_largest"] = max(map(abs, result.ratio.values()))
+    out["heat_largest"] = max(map(abs, result.heat.values()))
+    out["within_limits"] = float(all(out[name] <= limit for name, limit in LIMITS.items()))
+    return out
+
+
+def run(out: Path, quick: bool, progress: Progress, options: Options) -> ExperimentResult:
+    """Test both models."""
+    setting = QUICK if quick else FULL
+    names = {"fashion-mnist": (options.model, "--model"), "mnist": (options.mnist_model, "--mnist-model")}
+    chosen = {preset: (name, option) for preset, (name, option) in names.items() if name is not None}
+    if not chosen:
+        raise ValueError("there is no model to test: give --model or --mnist-model")
+    verdicts: dict[str, Verdict] = {}
+    metrics: dict[str, float] = {}
+    weights: dict[str, str] = {}
+    for done, (preset, (name, option)) in enumerate(chosen.items()):
+        energy = load_energy(str(name), option)
+        verdicts[preset] = examine(energy, preset, setting)
+        found = metrics_of(verdicts[preset].result)
+        metrics |= {f"{preset.replace('-', '_')}_{key}": value for key, value in found.items()}
+        weights[preset] = hash_weights(energy)
+        progress("self-test", done + 1, len(chosen))
+    draw = partial(draw_figure, verdicts)
+    return ExperimentResult(metrics, PAPER, draw, asdict(setting), weights, {"seed": setting.seed})
+
+
+# --- the figure ------------------------------------------------------------------------------------------------------------------
+
+
+def draw_figure(verdicts: dict[str, Verdict]) -> Figure:
+    """Every test as a share of its limit; the covariance score against its target."""
+    figure, (limits, *curves) = panels(1 + len(verdicts), width=4.4, height=4.2)
+    draw_limits(limits, {name: metrics_of(verdict.result) for name, verdict in verdicts.items()})
+    for axes, (name, verdict) in zip(curves, verdicts.items(), strict=True):
+        axes.axline((0, 0), slope=1, color=GREY, lw=1)
+        for colour, (basis, curve) in zip(COLOURS, verdict.reliability.items(), strict=False):
+            axes.plot(curve[:, 0].numpy(), curve[:, 1].numpy(), "o-", ms=4, lw=1, color=colour, label=basis)
+        axes.set(xlabel="covariance score κ", ylabel="mean of ½(1 − ε²)")
+        axes.set_title(f"Covariance score of {name}")
+        axes.legend(loc="best")
+    return figure
+
+
+def draw_limits(axes: Axes, metrics: dict[str, dict[str, float]]) -> None:
+    """Dots left of 1 are within the limit."""
+    rows = torch.arange(len(LIMITS)).flip(0).tolist()
+    axes.axvspan(1e-4, 1, color=GREEN, alpha=0.10, lw=0)
+    for colour, (model, found) in zip(COLOURS, metrics.items(), strict=False):
+        shares = [max(found[name] / limit, 1.2e-4) for name, limit in LIMITS.items()]
+        axes.plot(shares, rows, "o", ms=8, color=colour, label=model, alpha=0.8)
+    axes.set_yticks(rows, [TITLES[name] for name in LIMITS])
+    axes.set(xscale="log", xlim=(1e-4, None), ylim=(-0.7, len(LIMITS) - 0.3), xlabel="share of the limit")
+    axes.set_title("Self-tests")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.3, -0.14), ncols=2)  # below: its dots are no data
