@@ -27,6 +27,13 @@ def dct_matrix(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         return matrix.to(dtype=dtype, device=device)
 
 
+@lru_cache(maxsize=64)
+def block_dct_matrix(n: int, block: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[n, n]: the DCT of each run of `block` entries. A dense product of this size beats rearranging tiles."""
+    with torch.inference_mode(False):  # a matrix kept from inference mode would break gradients later
+        return torch.block_diag(*[dct_matrix(block, dtype, device)] * (n // block))
+
+
 def dct_frequencies(height: int, width: int, like: Tensor) -> Tensor:
     """[2, H, W]: frequency of each DCT coefficient, cycles a pixel, in [0, ½)."""
     vertical = torch.arange(height, dtype=like.dtype, device=like.device) / (2 * height)
@@ -66,17 +73,13 @@ class BlockDCTCovariance(Covariance):
         if self.block < 1 or height % self.block or width % self.block:
             raise ValueError(f"blocks of {self.block}×{self.block} do not tile a {height}×{width} image")
 
-    def _transform(self, x: Tensor, matrix: Tensor) -> Tensor:
-        tiles = x.unflatten(-2, (-1, self.block)).unflatten(-1, (-1, self.block))  # [..., y, u, x, v]
-        along_columns = tiles @ matrix.mT
-        along_rows = along_columns.transpose(-2, -3).mT @ matrix.mT  # [..., y, x, v, u]
-        return along_rows.mT.transpose(-2, -3).flatten(-2).flatten(-3, -2)
-
     def analysis(self, x: Tensor) -> Tensor:
-        return self._transform(x, dct_matrix(self.block, x.dtype, x.device))
+        rows, columns = (block_dct_matrix(n, self.block, x.dtype, x.device) for n in self.size)
+        return rows @ x @ columns.mT
 
     def synthesis(self, z: Tensor) -> Tensor:
-        return self._transform(z, dct_matrix(self.block, z.dtype, z.device).mT)
+        rows, columns = (block_dct_matrix(n, self.block, z.dtype, z.device) for n in self.size)
+        return rows.mT @ z @ columns
 
     @property
     def basis(self) -> str:
