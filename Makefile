@@ -19,10 +19,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 test: setup check-static
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 check: setup check-static
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow"
 
 .PHONY: check-static
 check-static: setup

@@ -24,7 +24,7 @@ import linverse.hub
 from linverse import cli
 from linverse.analytic import DenseGaussian, DiagonalGaussian
 from linverse.blind import UnknownGaussianBlur, UnknownLineBlur, UnknownNoise, UnknownNoiseBox, estimate
-from linverse.cli import blind, demo, restore, score
+from linverse.cli import blind, demo, restore, score, show
 from linverse.cli.exact import digit_mixture
 from linverse.cli.experiment import Watcher
 from linverse.cli.files import expand_paths, read_image
@@ -196,7 +196,7 @@ def test_nothing_opens_without_a_desktop(tmp_path: Path, monkeypatch: pytest.Mon
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     assert not open_picture(tmp_path / "x.png")
-    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(show, "viewer", lambda: sys.executable)
     assert not open_picture(tmp_path / "x.png")  # a desktop, but nobody at this terminal
 
 

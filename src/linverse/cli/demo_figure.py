@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 14.2, 9.4
+WIDTH, HEIGHT = 14.0, 9.5
 CELL, GAP, ROW = 1.1, 0.05, 1.4  # a picture, the space between two, from one row to the next
 LEFT, TOP = 1.72, 1.62  # of the first restoration
 SHOWN = 6  # samples a row
@@ -87,7 +87,7 @@ def headings(sheet: Sheet) -> None:
     """What stands in the columns."""
     groups = (
         (0, 1, "measured"),
-        (1, 2, "one network evaluation"),
+        (1, 2, "one evaluation"),
         (3, SHOWN, "posterior samples, most probable first;  log p(x|y) in nats"),
         (3 + SHOWN, 1, "truth"),
     )
@@ -129,8 +129,9 @@ QUESTIONS = {
 def draw_blind(sheet: Sheet, demo: Demo) -> None:
     """Evidence turned into a posterior over the unknown parameter, and the picture restored with it integrated out."""
     sheet.text(0.35, BELOW, "Blind: the evidence tells what degraded it", 12, bold=True)
+    sheet.text(0.35, BELOW + 0.28, "curve: evidence p(y | θ) as a posterior over θ; dark: 90 % of it", 9, grey=True)
     for number, blind in enumerate(demo.blind):
-        draw_found(sheet, 0.37 + 3.45 * number, BELOW + 0.42, blind)
+        draw_found(sheet, 0.37 + 3.45 * number, BELOW + 0.58, blind)
 
 
 def draw_found(sheet: Sheet, left: float, top: float, blind: Blind) -> None:
@@ -158,11 +159,11 @@ def draw_found(sheet: Sheet, left: float, top: float, blind: Blind) -> None:
 
 def draw_growths(sheet: Sheet, demo: Demo) -> None:
     """Digits in three orders of patches, from the same noise."""
-    left = 7.62
+    left = 7.22
     sheet.text(left, BELOW, "Any order: digits drawn patch by patch", 12, bold=True)
     sheet.text(left, BELOW + 0.28, f"model: {demo.drawing.name}", 9, grey=True)
     for row, growth in enumerate(demo.growths):
-        draw_growth(sheet, left, BELOW + 0.62 + 0.83 * row, growth)
+        draw_growth(sheet, left, BELOW + 0.66 + 0.84 * row, growth)
 
 
 def draw_growth(sheet: Sheet, left: float, top: float, growth: Growth, side: float = 0.75, gap: float = 0.04) -> None:

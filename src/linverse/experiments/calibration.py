@@ -75,14 +75,15 @@ def calibrate(
     measurement = degradation.measure(x, keyed_generator(setting.seed, "calibration", task))
     posterior = Posterior(energy, measurement)
     one_shot = posterior.evaluate()
-    draws = []
-    for number in range(2 * setting.half):
-        generator = keyed_generator(setting.seed, "calibration", task, number)
-        draws.append(posterior.sample(1, steps, generator=generator, finish="floor", chunk=CHUNK)[0])
-        progress(task, number + 1, 2 * setting.half)
+    draws, wanted = [], 2 * setting.half
+    for first in range(0, wanted, size := max(1, CHUNK // len(x))):
+        count = min(size, wanted - first)
+        generator = keyed_generator(setting.seed, "calibration", task, first)
+        draws.append(posterior.sample(count, steps, generator=generator, finish="floor", chunk=CHUNK))
+        progress(task, first + count, wanted)
     noise = normal_like(x, keyed_generator(setting.seed, "calibration", task, "floor"))
     truth = x + math.sqrt(energy.range.minimum) * noise
-    return summarise(x, truth, torch.stack(draws, dim=1), one_shot, posterior.covariance, degradation, setting)
+    return summarise(x, truth, torch.cat(draws).transpose(0, 1), one_shot, posterior.covariance, degradation, setting)
 
 
 def summarise(
@@ -177,8 +178,9 @@ def run(out: Path, quick: bool, progress: Progress, options: Options) -> Experim
     x = held_out(options.data, setting.images, energy.shape).x
     found: dict[str, Calibration] = {}
     for task in setting.tasks:
+        name = task.partition(":")[0]
         degradation = parse_task(task, (x.shape[2], x.shape[3]))
-        found[task] = calibrate(energy, x, degradation, steps, setting, progress, task)
+        found[name] = calibrate(energy, x, degradation, steps, setting, progress, name)
     metrics = {f"{task}_{key}": value for task, one in found.items() for key, value in metrics_of(one).items()}
     configuration = asdict(setting) | {"steps": steps}
     draw = partial(draw_figure, found)

@@ -136,6 +136,7 @@ def draw_ridges(axes: Axes, values: dict[str, Tensor], labelled: bool, bins: int
     if TRUTH in values:
         axes.axvline(float(values[TRUTH].mean()), color=INK, lw=0.8, ls=(0, (3, 3)))
     axes.set_xlim(low, high)
+    axes.set_ylim(0, len(values))
     axes.set_yticks([height + 0.35 for height in heights], list(values) if labelled else [""] * len(values))
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)

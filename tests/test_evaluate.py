@@ -1,0 +1,670 @@
+"""The evaluation harness on tiny untrained networks and 8×8 digits, and its audit on a prior that is known exactly."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from linverse import cli
+from linverse.analytic import GaussianMixture
+from linverse.baselines import METHODS, EnergyDenoiser, NotApplicable, Solution, pigdm
+from linverse.cli import evaluate as command
+from linverse.covariance import VarianceRange
+from linverse.experiments import harness
+from linverse.experiments.harness import contenders, pictures, report, runner, tables
+from linverse.experiments.harness.audit import POSTERIOR, PRIOR, densities
+from linverse.experiments.harness.contenders import TRUTH, Contender, Models, PaletteModel, parse_contender
+from linverse.experiments.harness.plan import Plan, Setting, Task, Unit, make_plan
+from linverse.experiments.harness.runner import Clock, run_units
+from linverse.experiments.harness.storage import Store, slug
+from linverse.models.denoiser import Denoiser, DenoiserConfig
+from linverse.models.learned import EnergyConfig, LearnedEnergy
+from linverse.models.unet import UNetConfig
+from linverse.rng import keyed_generator
+from linverse.tasks import parse_task
+from oracles import random_spd, z_threshold
+from tiny import awaken
+
+SHAPE = (1, 8, 8)
+BACKBONE = UNetConfig(channels=4, multipliers=(1,), blocks=1, embedding=4, stem=1, style="compact", middle=1)
+BASES = ("spatial", "fourier", "block-dct-4")
+SETTING = Setting("digits", batch=4, metrics=("PSNR", "SSIM"))
+QUICK = ("pseudo-inverse", "posterior-mean", "ours:steps=3", "dps:steps=3")
+
+
+def tiny_energy() -> LearnedEnergy:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        energy = LearnedEnergy(EnergyConfig(SHAPE, 1e-4, 1e2, BASES, backbone=BACKBONE))
+    awaken(energy, size=0.05)
+    energy.fit_gaussian(torch.full(SHAPE, 0.3), 0.1)
+    return energy.eval()
+
+
+def tiny_denoiser(condition: int = 0) -> Denoiser:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        network = Denoiser(DenoiserConfig(SHAPE, 1e-4, 1e2, condition_channels=condition, backbone=BACKBONE))
+    awaken(network, size=0.05)
+    network.fit_gaussian(torch.full(SHAPE, 0.3), 0.1)
+    return network.eval()
+
+
+def pictures_of(count: int) -> Tensor:
+    return torch.rand(count, *SHAPE, generator=keyed_generator("pictures"))
+
+
+def tiny_plan(*methods: str | Contender, tasks: tuple[str, ...] = ("box20",), images: int = 7, **changes: Any) -> Plan:
+    chosen = [parse_contender(m) if isinstance(m, str) else m for m in methods or QUICK]
+    models = Models(tiny_energy(), tiny_denoiser())
+    return make_plan(models, pictures_of(images), tasks, chosen, replace(SETTING, **changes))
+
+
+def own(label: str, solve: Callable[..., Any], **settings: Any) -> Contender:
+    """A method of a test's own."""
+    return Contender(label, solve, "nothing", settings, settings)
+
+
+def grey(model: object, degradation: object, y_raw: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.full((len(y_raw), *SHAPE), 0.5)
+
+
+def values_of(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return content
+
+
+# --- what a plan promises ----------------------------------------------------------------------------------------------------
+
+
+def test_measurements_do_not_depend_on_the_batches() -> None:
+    small, large = tiny_plan(batch=2), tiny_plan(batch=7)
+    task = small.tasks[0]
+    parts = [small.raw(Unit(task, small.contenders[0], k)) for k in range(4)]
+    assert torch.equal(torch.cat(parts), large.raw(Unit(task, None, 0)))
+    assert not torch.equal(large.raw(Unit(task, None, 0)), tiny_plan(batch=7, seed=1).raw(Unit(task, None, 0)))
+
+
+def test_all_methods_see_the_same_data_and_the_same_stream(tmp_path: Path) -> None:
+    seen: dict[str, list[Any]] = {"a": [], "b": []}
+
+    def spy(name: str) -> Callable[..., Tensor]:
+        def solve(model: object, degradation: object, y_raw: Tensor, generator: torch.Generator) -> Tensor:
+            seen[name].append((y_raw.clone(), torch.rand(3, generator=generator)))
+            return torch.zeros(len(y_raw), *SHAPE)
+
+        return solve
+
+    plan = tiny_plan(own("a", spy("a")), own("b", spy("b")), tasks=("box20", "sr4"))
+    run_units(plan, Store(tmp_path, plan))
+    assert len(seen["a"]) == len(seen["b"]) == 4
+    for one, other in zip(seen["a"], seen["b"], strict=True):
+        assert torch.equal(one[0], other[0])
+        assert torch.equal(one[1], other[1])
+    assert not torch.equal(seen["a"][0][1], seen["a"][1][1])
+
+
+def test_the_audit_measures_above_the_floor() -> None:
+    plan = tiny_plan(tasks=("box20", "denoise:sigma=0.3"))
+    quiet, noisy = plan.tasks
+    assert quiet.degradation.sigma == 1e-3
+    assert quiet.audited.sigma == pytest.approx(math.sqrt(10 * 1e-4))
+    assert noisy.audited.sigma == noisy.degradation.sigma == 0.3
+    unit = Unit(quiet, None, 0)
+    raw = plan.raw(unit)
+    added = (plan.audit_raw(unit, raw) - raw).square().mean()
+    assert float(added) == pytest.approx(10 * 1e-4, rel=0.4)
+    noisy_unit = Unit(noisy, None, 0)
+    assert torch.equal(plan.audit_raw(noisy_unit, plan.raw(noisy_unit)), plan.raw(noisy_unit))
+    assert torch.equal(plan.audit_noise(unit), plan.audit_noise(noisy_unit))
+
+
+def test_a_plan_refuses_nonsense() -> None:
+    with pytest.raises(ValueError, match="each one once"):
+        tiny_plan("dps", "dps")
+    with pytest.raises(ValueError, match="no metric"):
+        tiny_plan(metrics=("beauty",))
+    with pytest.raises(ValueError, match="at least one image"):
+        tiny_plan(batch=0)
+    with pytest.raises(ValueError, match="the model takes"):
+        replace(tiny_plan(), truth=torch.zeros(2, 1, 4, 4))
+
+
+# --- running, resuming, sharing ----------------------------------------------------------------------------------------------
+
+
+def test_the_whole_thing(tmp_path: Path) -> None:
+    plan = tiny_plan(*QUICK, "palette", tasks=("box20", "motion:size=3"))
+    result = harness.evaluate_methods(plan, tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    wanted = {"results.json", "timings.json", "table.md", "table.csv", "grid-box20.png", "audit-box20.png"}
+    assert wanted < names
+    assert values_of(tmp_path) == json.loads(json.dumps(result))
+    for task in result["tasks"].values():
+        assert task["methods"]["palette"]["status"] == "skipped"
+        assert "--palette-model" in task["methods"]["palette"]["reason"]
+        for label in QUICK:
+            method = task["methods"][label]
+            assert method["status"] == "done"
+            assert all(len(values) == 7 for values in method["values"].values())
+            assert set(method["summary"]) == {"PSNR", "SSIM", "Fréchet-pixels", PRIOR, POSTERIOR}
+        assert set(task["methods"][TRUTH]["values"]) == {PRIOR, POSTERIOR}
+    assert result["tasks"]["box20"]["methods"]["dps:steps=3"]["evaluations"] == 4
+    timings = json.loads((tmp_path / "timings.json").read_text())
+    assert len(timings["box20"]["ours:steps=3"]["batches"]) == 2
+
+
+def test_values_are_those_of_the_images(tmp_path: Path) -> None:
+    plan = tiny_plan(own("grey", grey))
+    found = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["box20"]["methods"]["grey"]
+    exact = -10 * torch.log10((plan.truth - 0.5).square().mean(dim=(1, 2, 3)).double())
+    torch.testing.assert_close(torch.tensor(found["values"]["PSNR"]).double(), exact, rtol=1e-5, atol=1e-5)
+    assert found["summary"]["PSNR"]["estimate"] == pytest.approx(float(exact.mean()))
+    assert found["summary"]["PSNR"]["low"] < found["summary"]["PSNR"]["estimate"] < found["summary"]["PSNR"]["high"]
+    assert found["evaluations"] is None  # a user's function that returns images does not say
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        harness.evaluate_methods(tiny_plan(tasks=("box20", "sr4")), tmp_path / folder, pictures=0)
+    harness.evaluate_methods(tiny_plan(tasks=("box20", "sr4"), seed=1), tmp_path / "c", pictures=0)
+    first, second, third = ((tmp_path / folder / "results.json").read_bytes() for folder in "abc")
+    assert first == second
+    assert first != third
+    rows = [list(csv.reader((tmp_path / folder / "table.csv").open())) for folder in "ab"]
+    assert rows[0][0][-1] == "seconds"
+    assert [row[:-1] for row in rows[0]] == [row[:-1] for row in rows[1]]
+
+
+def test_resuming_does_not_redo_what_is_done(tmp_path: Path) -> None:
+    """Killed in the middle, rerun: the same bytes as without the interruption, and no batch solved twice."""
+    calls: list[int] = []
+
+    def draw(model: object, degradation: object, y_raw: Tensor, generator: torch.Generator) -> Tensor:
+        calls.append(len(y_raw))
+        if len(calls) == 2 and stop:
+            raise KeyboardInterrupt
+        return torch.rand(len(y_raw), *SHAPE, generator=generator)
+
+    stop, plan = False, tiny_plan(own("draw", draw), "pseudo-inverse")
+    harness.evaluate_methods(plan, tmp_path / "whole", pictures=0)
+    stop, calls[:] = True, []
+    with pytest.raises(KeyboardInterrupt):
+        harness.evaluate_methods(plan, tmp_path / "parts", pictures=0)
+    assert calls == [4, 3]
+    stop = False
+    harness.evaluate_methods(plan, tmp_path / "parts", pictures=0)
+    assert calls == [4, 3, 3]  # the interrupted batch once more
+    harness.evaluate_methods(plan, tmp_path / "parts", pictures=0)
+    assert len(calls) == 3
+    assert (tmp_path / "whole/results.json").read_bytes() == (tmp_path / "parts/results.json").read_bytes()
+
+
+def test_methods_and_tasks_can_be_added_later(tmp_path: Path) -> None:
+    first = harness.evaluate_methods(tiny_plan("pseudo-inverse"), tmp_path, pictures=0)
+    more = harness.evaluate_methods(
+        tiny_plan("pseudo-inverse", "ours:steps=2", tasks=("box20", "sr4")), tmp_path, pictures=0
+    )
+    both = (r["tasks"]["box20"]["methods"]["pseudo-inverse"]["values"] for r in (first, more))
+    assert next(both) == next(both)
+    assert more["tasks"]["sr4"]["methods"]["ours:steps=2"]["status"] == "done"
+
+
+def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
+    plan = tiny_plan(tasks=("box20", "sr4"))
+    harness.evaluate_methods(plan, tmp_path / "one", pictures=0)
+    shares = [run_units(plan, Store(tmp_path / "two", plan), rank, 2) for rank in (1, 0)]
+    harness.conclude(plan, Store(tmp_path / "two", plan), pictures=0)
+    assert sum(shares) == len(plan.units())
+    assert abs(shares[0] - shares[1]) <= 1
+    assert (tmp_path / "one/results.json").read_bytes() == (tmp_path / "two/results.json").read_bytes()
+
+
+def test_a_half_finished_evaluation_says_so(tmp_path: Path) -> None:
+    plan = tiny_plan("pseudo-inverse", "posterior-mean")
+    store = Store(tmp_path, plan)
+    run_units(plan, store, 0, 2)
+    methods = harness.conclude(plan, store, pictures=0)["tasks"]["box20"]["methods"]
+    assert {method["status"] for method in methods.values()} == {"unfinished"}
+    assert "run the command again" in (tmp_path / "table.md").read_text()
+
+
+@pytest.mark.parametrize("change", ["seed", "batch", "images", "model", "settings", "operator", "network"])
+def test_a_changed_configuration_is_refused(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = tiny_plan("dps:steps=2")
+    harness.evaluate_methods(plan, tmp_path, pictures=0)
+    if change in ("seed", "batch"):
+        other = tiny_plan("dps:steps=2", **{change: 5})
+    elif change == "images":
+        other = replace(plan, truth=plan.truth[:6])
+    elif change == "model":
+        energy = tiny_energy()
+        energy.constant.fill_(3.0)
+        other = replace(plan, models=replace(plan.models, energy=energy))
+    elif change == "settings":  # a default that a new version changed, or the user in his own function
+        contender = plan.contenders[0]
+        other = replace(plan, contenders=(replace(contender, settings=contender.settings | {"weight": 7.0}),))
+    elif change == "operator":
+        task = plan.tasks[0]
+        other = replace(plan, tasks=(replace(task, degradation=parse_task("box20:side=3", (8, 8))),))
+    else:
+        other = replace(plan, models=replace(plan.models, score=EnergyDenoiser(plan.models.energy)))
+    with pytest.raises(ValueError, match=rf"{change}.* was .* and is .*another --out"):
+        Store(tmp_path, other)
+    Store(tmp_path, plan)
+
+
+# --- what goes wrong ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_broken_method_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
+    broken = True
+
+    def sometimes(model: object, degradation: object, y_raw: Tensor, generator: torch.Generator) -> Tensor:
+        if broken:
+            raise RuntimeError("out of luck")
+        return grey(model, degradation, y_raw, generator)
+
+    plan = tiny_plan(own("sometimes", sometimes), "pseudo-inverse")
+    methods = harness.evaluate_methods(plan, tmp_path)["tasks"]["box20"]["methods"]
+    assert methods["sometimes"] == {"status": "failed", "reason": "RuntimeError: out of luck"}
+    assert methods["pseudo-inverse"]["status"] == "done"
+    assert "sometimes failed: RuntimeError: out of luck" in (tmp_path / "table.md").read_text()
+    kept = json.loads((tmp_path / "parts/box20/sometimes/0000.error.json").read_text())
+    assert "in sometimes" in kept["traceback"]
+    assert not (tmp_path / "parts/box20/sometimes/0001.error.json").exists()  # not tried on the other batches
+    broken = False
+    methods = harness.evaluate_methods(plan, tmp_path)["tasks"]["box20"]["methods"]
+    assert methods["sometimes"]["status"] == "done"
+    assert not (tmp_path / "parts/box20/sometimes/0000.error.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (lambda n: torch.full((n, *SHAPE), math.nan), "NaN"),
+        (lambda n: torch.zeros(n, 1, 4, 4), "were asked for"),
+        (lambda n: [torch.zeros(SHAPE)] * n, "list"),
+        (lambda n: torch.full((n, *SHAPE), 1e30), "NaN or infinite"),
+    ],
+)
+def test_nonsense_is_a_failure(answer: Callable[[int], Any], complaint: str, tmp_path: Path) -> None:
+    def solve(model: object, degradation: object, y_raw: Tensor, generator: torch.Generator) -> Any:
+        return answer(len(y_raw))
+
+    plan = tiny_plan(own("odd", solve))
+    method = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["box20"]["methods"]["odd"]
+    assert method["status"] == "failed"
+    assert complaint in method["reason"]
+
+
+def test_what_does_not_apply_is_skipped_and_warnings_are_kept(tmp_path: Path) -> None:
+    def picky(model: object, degradation: object, y_raw: Tensor, generator: torch.Generator) -> Tensor:
+        raise NotApplicable("not for masks")
+
+    def worried(model: object, degradation: object, y_raw: Tensor, generator: torch.Generator) -> Solution:
+        import warnings
+
+        warnings.warn("this is an extrapolation", stacklevel=1)
+        return Solution(grey(model, degradation, y_raw, generator), 3, 2, 0.0)
+
+    plan = tiny_plan(own("picky", picky), own("worried", worried), "ours-surrogate")
+    methods = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["box20"]["methods"]
+    assert methods["picky"] == {"status": "skipped", "reason": "not for masks"}
+    assert methods["ours-surrogate"]["status"] == "skipped"
+    assert methods["worried"]["warnings"] == ["this is an extrapolation"]
+    assert (methods["worried"]["evaluations"], methods["worried"]["gradients"]) == (3, 2)
+
+
+def test_an_energy_that_does_not_know_the_basis_says_so(tmp_path: Path) -> None:
+    plan = tiny_plan("pseudo-inverse", tasks=("sr4",))
+    plan.models.energy.config = replace(plan.models.energy.config, bases=("spatial",))  # type: ignore[attr-defined]
+    method = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["sr4"]["methods"]["pseudo-inverse"]
+    assert "extrapolated" in method["warnings"][0]
+
+
+# --- the audit ---------------------------------------------------------------------------------------------------------------
+
+
+def known_prior() -> GaussianMixture:
+    generator = keyed_generator("known")
+    means = torch.rand(2, 64, generator=generator, dtype=torch.float64)
+    spread = random_spd(generator, 2, 64, 0.02)
+    return GaussianMixture(torch.tensor([0.6, 0.4]), means, spread, SHAPE, VarianceRange(1e-4, 1e2))
+
+
+def test_audit_densities_are_those_of_the_prior_and_of_the_posterior() -> None:
+    energy, degradation = known_prior(), parse_task("box20:sigma=0.1", (8, 8))
+    generator = keyed_generator("audit")
+    x = energy.sample(3, generator)
+    noise = torch.randn(x.shape, generator=generator, dtype=torch.float64)
+    measurement = degradation.measure(x.clamp(-0.4, 1.4), generator)
+    found = densities(energy, x, noise, degradation, measurement.raw)
+    floored = x + 0.01 * noise
+    total = energy.covariances + 1e-4 * torch.eye(64, dtype=torch.float64)
+    terms = torch.distributions.MultivariateNormal(energy.means, total).log_prob(floored.flatten(1)[:, None])
+    exact = torch.logsumexp(energy.log_weights + terms, dim=1)
+    torch.testing.assert_close(found[PRIOR], exact)
+    # log p(x|y) = log p(x) + log p(y|x) − log p(y): differences between two images leave out p(y)
+    one, other = (degradation.operator(floored)[:1], degradation.operator(floored)[1:2])
+    likelihood = [-0.5 * (measurement.raw[:1] - h).square().sum() / (0.01 - 1e-4) for h in (one, other)]
+    swapped = densities(energy, x[1:2], noise[1:2], degradation, measurement.raw[:1])
+    gap = exact[0] - exact[1] + likelihood[0] - likelihood[1]
+    measured = found[POSTERIOR][0] - swapped[POSTERIOR][0]
+    torch.testing.assert_close(
+        measured, gap, rtol=1e-3, atol=1e-2
+    )  # what was not measured keeps λ_max = 100: 1e-3 nats
+
+
+def exact_samples(model: GaussianMixture, degradation: Any, y_raw: Tensor, generator: torch.Generator) -> Tensor:
+    measurement = degradation.from_raw(y_raw.double())
+    lifted = measurement.lift(model.range, model.gaussian(measurement.template), generator)
+    return model.posterior(lifted.y, lifted.cov).sample(1, generator)[:, 0]
+
+
+@pytest.mark.parametrize("task", ["box20:sigma=0.1", "sr4:sigma=0.1"])
+def test_exact_samples_pass_the_audit_and_misfits_do_not(task: str, tmp_path: Path) -> None:
+    """Exact posterior samples are as probable as the truth, on average; means are more probable, noisy inverses much less."""
+    energy = known_prior()
+    truth = energy.sample(300, keyed_generator("truth")).clamp(-0.49, 1.49)
+    contestants = [Contender("exact", exact_samples, "energy", {}, {})]
+    contestants += [parse_contender(name) for name in ("posterior-mean", "pseudo-inverse")]
+    plan = make_plan(Models(energy), truth, [task], contestants, Setting(batch=300, metrics=("PSNR",)))
+    found = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"][task]["methods"]
+    for name in (PRIOR, POSTERIOR):
+        gap = torch.tensor(found["exact"]["values"][name]) - torch.tensor(found[TRUTH]["values"][name])
+        assert abs(float(gap.mean())) < z_threshold(4, 1e-5) * float(gap.std()) / math.sqrt(len(gap))
+        if task.startswith("box"):  # where both modes of the prior are likely their mean is not
+            assert found["posterior-mean"]["audit"][f"{name} less the truth's"]["low"] > 5
+        assert found["pseudo-inverse"]["audit"][f"{name} less the truth's"]["high"] < -20
+
+
+# --- methods and models by name ----------------------------------------------------------------------------------------------
+
+
+def test_methods_with_settings() -> None:
+    contender = parse_contender("dps:weight=0.5,steps=20")
+    assert contender.given == {"weight": 0.5, "steps": 20}
+    assert contender.settings["cap"] == 2.0
+    assert isinstance(contender.given["steps"], int)
+    assert parse_contender("pigdm").solve is pigdm.solve
+    values = contenders.parse_settings("a=1,b=1e-3,c=true,d=none,e=euler", "x")
+    assert values == {"a": 1, "b": 1e-3, "c": True, "d": None, "e": "euler"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("dsp", "there is no method 'dsp'; there are ours"),
+        ("dps:wieght=1", "no setting wieght; the settings are steps=100"),
+        ("dps:weight", "name=value"),
+        ("no.such.module:solve", "cannot be imported"),
+        ("math:no_such", "cannot be imported"),
+        ("math:pi", "not a function"),
+    ],
+)
+def test_methods_that_are_not_there(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        parse_contender(text)
+
+
+def test_a_solver_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "def mine(model, degradation, y_raw, generator, *, shade=0.5):\n    return y_raw * 0 + shade\n"
+    (tmp_path / "my_own_solvers.py").write_text(source + "mine.needs = 'score'\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    contender = parse_contender("my_own_solvers:mine:shade=0.25")
+    assert (contender.needs, contender.given) == ("score", {"shade": 0.25})
+    found = harness.evaluate_methods(tiny_plan(contender), tmp_path / "out", pictures=0)["tasks"]["box20"]["methods"]
+    assert found["my_own_solvers:mine:shade=0.25"]["status"] == "done"
+
+
+def test_a_solver_of_an_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Point:
+        def load(self) -> Callable[..., Any]:
+            return grey
+
+    monkeypatch.setattr(contenders, "named_entry_points", lambda: {"grey": Point()})
+    contender = parse_contender("grey")
+    assert (contender.solve, contender.needs) == (grey, "energy")
+
+
+def test_every_method_finds_its_model() -> None:
+    inpainting, deblurring = tiny_denoiser(2), tiny_denoiser(1)
+    bare = Models(tiny_energy())
+    full = Models(bare.energy, tiny_denoiser(), (PaletteModel(inpainting), PaletteModel(deblurring)))
+    box, blur = parse_task("box20", (8, 8)), parse_task("gauss:std=0.5", (8, 8))
+    palette, dps = parse_contender("palette"), parse_contender("dps")
+    assert bare.choose(parse_contender("ours"), "box20", box) == (bare.energy, None)
+    assert bare.choose(parse_contender("pseudo-inverse"), "box20", box) == (None, None)
+    assert "--score-model" in (bare.choose(dps, "box20", box)[1] or "")
+    assert "--palette-model" in (bare.choose(palette, "box20", box)[1] or "")
+    assert full.choose(dps, "box20", box) == (full.score, None)
+    assert full.choose(palette, "box20", box)[0] is inpainting
+    assert full.choose(palette, "gauss:std=0.5", blur)[0] is deblurring
+    bound = replace(full, palettes=(PaletteModel(inpainting, "half"),))
+    assert bound.choose(palette, "half:depth=2", box)[0] is inpainting
+    assert bound.choose(palette, "box20", box)[0] is None
+
+
+# --- tables, pictures, time --------------------------------------------------------------------------------------------------
+
+
+def test_the_table_marks_the_best_and_escapes() -> None:
+    def method(psnr: float, frechet: float) -> dict[str, Any]:
+        summary = {
+            "PSNR": {"estimate": psnr, "low": psnr - 1, "high": psnr + 1},
+            PRIOR: {"estimate": -1.0, "low": -2.0, "high": 0.0},
+            "Fréchet-pixels": {"estimate": frechet, "low": None, "high": None},
+        }
+        return {
+            "status": "done",
+            "summary": summary,
+            "evaluations": 3,
+            "gradients": None,
+            "warnings": ["beware | pipes"],
+        }
+
+    skipped = {"status": "skipped", "reason": "no model"}
+    task = {"sigma": 0.1, "audit_sigma": 0.1, "methods": {"a": method(20, 3), "b": method(30, 5), "c": skipped}}
+    whole = {"configuration": {"images": 4, "data": "d", "seed": 0, "floor": 1e-6}, "tasks": {"t": task}}
+    text = tables.markdown(whole, {"t": {"a": {"per_image": 0.5}}})
+    assert "| method | PSNR ↑ | Fréchet-pixels ↓ | log p(x̂) | evaluations | gradients | seconds |" in text
+    assert "| a | 20 [19, 21] | **3** | -1 [-2, 0] | 3 | – | 0.5 |" in text
+    assert "| b | **30** [29, 31] | 5 |" in text
+    assert "- c skipped: no model" in text
+    lines = tables.csv_text(whole, {"t": {"a": {"per_image": 0.5}}}).splitlines()
+    assert lines[0].startswith("task,method,status,PSNR,PSNR low,PSNR high,Fréchet-pixels,")
+    assert lines[1].endswith(",0.5")
+    assert lines[3].startswith("t,c,skipped,,")
+
+
+def test_one_image_has_no_interval(tmp_path: Path) -> None:
+    found = harness.evaluate_methods(tiny_plan("pseudo-inverse", images=1), tmp_path)
+    assert found["tasks"]["box20"]["methods"]["pseudo-inverse"]["summary"]["PSNR"]["low"] is None
+    assert "Fréchet" not in (tmp_path / "table.md").read_text()
+
+
+def test_a_perfect_restoration_has_a_finite_psnr(tmp_path: Path) -> None:
+    plan = tiny_plan("pseudo-inverse", tasks=("denoise:sigma=0",))
+    found = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["denoise:sigma=0"]["methods"][
+        "pseudo-inverse"
+    ]
+    assert found["values"]["PSNR"] == [runner.PSNR_CAP] * 7
+
+
+def test_frechet_interval() -> None:
+    generator = keyed_generator("features")
+    a, b = (torch.randn(60, 4, generator=generator, dtype=torch.float64) + shift for shift in (0.0, 1.0))
+    interval = report.frechet_interval(a, b)
+    low, estimate, high = (interval[key] for key in ("low", "estimate", "high"))
+    assert low is not None and estimate is not None and high is not None  # noqa: PT018
+    assert low < 4 < high  # ‖μ₁ − μ₂‖² of the laws themselves
+    assert estimate == pytest.approx(0.5 * (low + high))
+    assert interval == report.frechet_interval(a, b)
+
+
+def test_features_are_named_and_chosen() -> None:
+    assert report.features_for(Setting(features="pixels"), (28, 28)).name == "pixels"
+    assert report.features_for(Setting(features="auto"), (8, 8)).name == "pixels"
+    with pytest.raises(ValueError, match="features are"):
+        Setting(features="inception")
+
+
+def test_the_mosaic_puts_every_image_into_its_cell() -> None:
+    large, small = torch.zeros(3, 1, 8, 8), torch.arange(3.0).reshape(3, 1, 1, 1).expand(3, 1, 2, 2) / 2
+    image, cell = pictures.mosaic([large, small])
+    assert image.shape == (1, 3 * cell, 2 * cell)
+    for row in range(3):
+        middle = row * cell + cell // 2
+        assert float(image[0, middle, cell // 2]) == 0.0
+        assert float(image[0, middle, cell + cell // 2]) == row / 2
+
+
+def test_a_hopeless_method_does_not_flatten_the_histograms() -> None:
+    truth = torch.linspace(-10, 10, 50, dtype=torch.float64)
+    low, high = pictures.histogram_range({TRUTH: truth, "bad": truth - 1e6, "good": truth + 1})
+    assert -200 < low < -10
+    assert 10 < high < 100
+
+
+def test_the_remaining_time_counts_each_method_by_itself() -> None:
+    clock = Clock({"slow": 3, "fast": 4, "new": 1}, 8)
+    assert clock.remaining is None
+    clock.tick("slow", 10.0)
+    clock.tick("fast", 1.0)
+    clock.tick("fast", 3.0)
+    assert clock.done == 3
+    assert clock.remaining == pytest.approx(2 * 10 + 2 * 2 + (10 + 1 + 3) / 3)
+
+
+def test_slugs_are_file_names() -> None:
+    assert slug("gauss:std=1.2,sigma=0.02") == "gauss-std=1.2,sigma=0.02"
+    assert slug("my.module:solve/../x") == "my.module-solve-..-x"
+
+
+# --- the command -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Saved tiny models: energy, score, palette."""
+    root = tmp_path_factory.mktemp("models")
+    tiny_energy().save_pretrained(root / "energy")
+    tiny_denoiser().save_pretrained(root / "score")
+    tiny_denoiser(2).save_pretrained(root / "palette")
+    return root
+
+
+def arguments(folders: Path, out: Path, *more: str) -> list[str]:
+    base = ["evaluate", "--model", str(folders / "energy"), "--data", "digits", "--images", "4", "--batch", "4"]
+    return [*base, "--metric", "PSNR", "--metric", "SSIM", "--out", str(out), *more]
+
+
+def test_command_end_to_end(folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    models = ["--score-model", str(folders / "score"), "--palette-model", f"box20={folders / 'palette'}"]
+    methods = [f"--method={name}:steps=3" for name in ("ours", "dps", "red-diff", "pigdm", "diffpir", "palette")]
+    methods += ["--method", "daps:steps=2,langevin_steps=3", "--method", "posterior-mean"]
+    tasks = ["--task", "box20", "--task", "gauss:std=0.5", "--task", "sr4"]
+    cli.main(arguments(folders, tmp_path / "out", *models, *methods, *tasks))
+    printed = capsys.readouterr().out
+    assert "palette:steps=3 skipped" in printed
+    found = values_of(tmp_path / "out")["tasks"]
+    assert list(found) == ["box20", "gauss:std=0.5", "sr4"]
+    done = {
+        task: [m for m, r in content["methods"].items() if r["status"] == "done"] for task, content in found.items()
+    }
+    assert [len(done[task]) for task in found] == [9, 8, 8]
+    assert (tmp_path / "out/grid-gauss-std=0.5.png").stat().st_size > 1000
+    cli.main(arguments(folders, tmp_path / "out", *models, *methods, *tasks))  # again: nothing to do, the same table
+
+
+def test_command_with_a_broken_method_fails_in_the_end(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my_broken_solver.py").write_text(
+        "def solve(model, degradation, y_raw, generator):\n    return 1 / 0\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    more = ("--task", "box20", "--method", "my_broken_solver:solve", "--method", "pseudo-inverse")
+    with pytest.raises(SystemExit, match="1"):
+        cli.main(arguments(folders, tmp_path / "out", *more))
+    assert "ZeroDivisionError" in capsys.readouterr().out
+    assert values_of(tmp_path / "out")["tasks"]["box20"]["methods"]["pseudo-inverse"]["status"] == "done"
+
+
+def test_command_uses_the_energy_as_a_denoiser(folders: Path, tmp_path: Path) -> None:
+    more = ("--score-model", "energy", "--task", "box20", "--method", "diffpir:steps=2", "--pictures", "0")
+    cli.main(arguments(folders, tmp_path / "out", *more))
+    method = values_of(tmp_path / "out")["tasks"]["box20"]["methods"]["diffpir:steps=2"]
+    assert (method["evaluations"], method["gradients"]) == (3, 3)
+
+
+def test_command_complains_to_the_user(folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for more, complaint in (
+        (("--task", "bokeh"), "there is no task 'bokeh'"),
+        (("--method", "dsp"), "there is no method 'dsp'"),
+        (("--images", "99999"), "99999 are needed"),
+    ):
+        with pytest.raises(SystemExit, match="1"):
+            cli.main(arguments(folders, tmp_path / "out", *more))
+        assert complaint in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="1"):
+        cli.main(["evaluate", "--task", "box20"])
+    assert "--model is missing" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="1"):
+        cli.main(["evaluate", "--model", str(folders / "energy"), "--out", str(tmp_path / "out")])
+    assert "--data NAME" in capsys.readouterr().err
+
+
+def test_command_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["evaluate", "--list"])
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in (*METHODS, "box20", "vhalf", "motion", "sr4"))
+    assert "E[x|y]" in printed
+
+
+def test_default_methods_are_those_whose_models_are_there() -> None:
+    energy = tiny_energy()
+    names = [c.label for c in command.default_contenders(Models(energy))]
+    assert names == ["pseudo-inverse", "posterior-mean", "ours"]
+    full = Models(energy, tiny_denoiser(), (PaletteModel(tiny_denoiser(2)),))
+    assert {"dps", "red-diff", "daps", "palette"} < {c.label for c in command.default_contenders(full)}
+
+
+def test_times_are_readable() -> None:
+    assert command.clock_text(3725.2) == "1:02:05"
+    assert Task.of("box20", tiny_energy()).label == "box20"
+
+
+@pytest.mark.slow
+def test_two_launched_processes_share_the_work(folders: Path, tmp_path: Path) -> None:
+    more = ("--task", "box20", "--method", "ours:steps=2", "--method", "pseudo-inverse", "--batch", "1")
+    launch = [
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--cpu",
+        "--num_processes",
+        "2",
+        "--num_machines",
+        "1",
+    ]
+    launch += ["--mixed_precision", "no", "--dynamo_backend", "no", "-m", "linverse"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run([*launch, *arguments(folders, tmp_path / "two", *more)], check=True, env=environment, timeout=300)
+    cli.main(arguments(folders, tmp_path / "one", *more))
+    assert (tmp_path / "one/results.json").read_bytes() == (tmp_path / "two/results.json").read_bytes()
