@@ -174,13 +174,17 @@ def test_surrogate_of_a_gaussian_blur_is_the_blur_itself() -> None:
 
 def test_surrogate_tells_of_at_least_the_noise_there_is() -> None:
     energy = tiny_energy((1, 8, 8), backbone=BACKBONE)
-    degradation = dg.MotionBlur(5, 0.3, 2e-3)
+    degradation = dg.Blur(torch.tensor([[0.3, 0.4, 0.3]]).double(), 2e-3)
     x = torch.rand(1, 1, 8, 8, generator=keyed_generator("x"), dtype=torch.float64)
     measurement = degradation.measure(x, keyed_generator("noise"))
-    told = ours.surrogate_lift(measurement, 2e-3, 0.6, energy, keyed_generator("lift")).cov
+    lifted = ours.surrogate_lift(measurement, 2e-3, 0.6, energy, keyed_generator("lift"))
     gauss = dg.GaussianBlur(0.6, 2e-3).encode(measurement.raw)
-    torch.testing.assert_close(told.log_variance, gauss.log_variance.clamp_min(math.log(energy.range.minimum)))
+    torch.testing.assert_close(lifted.cov.log_variance, gauss.log_variance.clamp_min(math.log(energy.range.minimum)))
     undone = torch.maximum(measurement.log_gain, gauss.log_gain)
-    assert bool((told.log_variance >= 2 * (math.log(2e-3) - undone) - 1e-9).all())
+    assert bool((lifted.cov.log_variance >= 2 * (math.log(2e-3) - undone) - 1e-9).all())
+    below = measurement.log_gain < gauss.log_gain
+    assert bool(below.any())
+    assert not bool(below.all())
+    torch.testing.assert_close(lifted.cov.analysis(lifted.y), measurement.coefficients * torch.exp(-undone))
     with pytest.raises(NotApplicable, match="blur"):
         ours.surrogate(energy, dg.Box(2, 1e-2), x, None)

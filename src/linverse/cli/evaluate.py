@@ -18,9 +18,10 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from linverse.baselines import METHODS, EnergyDenoiser
+from linverse.cli.show import note
 from linverse.experiments.harness import (
     Clock,
     Models,
@@ -34,8 +35,8 @@ from linverse.experiments.harness import (
     run_units,
     standard_metrics,
 )
-from linverse.experiments.harness.contenders import Contender, default_settings, named_entry_points
-from linverse.experiments.harness.tables import cell, metric_names
+from linverse.experiments.harness.contenders import TRUTH, Contender, default_settings, named_entry_points
+from linverse.experiments.harness.tables import metric_names
 from linverse.experiments.models import held_out, load_energy
 from linverse.hub import find_model, load_denoiser
 from linverse.models.saving import CARD
@@ -239,18 +240,19 @@ def failures(report: dict[str, Any]) -> list[str]:
 
 
 def show_report(console: Console, report: dict[str, Any], out: Path) -> None:
-    """The table, what was left out, and where the files are."""
+    """The means, what was left out, and where the files are."""
     names = metric_names(report)
     for label, task in report["tasks"].items():
-        table = Table("method", *names, "evaluations", title=label, title_justify="left")
+        columns = [Column(name, overflow="fold") for name in (*names, "evaluations")]
+        table = Table(Column("method", no_wrap=True), *columns, title=label, title_justify="left", box=None)
         for name, method in task["methods"].items():
             if method["status"] == "done":
-                cells = [escape(cell(method["summary"].get(metric))) for metric in names]
-                table.add_row(escape(name), *cells, "" if method["evaluations"] is None else str(method["evaluations"]))
+                summary, cost = method["summary"], method["evaluations"]
+                cells = [f"{summary[metric]['estimate']:.4g}" if metric in summary else "" for metric in names]
+                table.add_row(escape(name), *cells, "" if cost is None or name == TRUTH else str(cost))
         console.print(table)
         for name, method in task["methods"].items():
             if method["status"] != "done":
-                console.print(f"{name} {method['status']}: {method['reason']}", highlight=False, markup=False)
-    console.print(
-        f"wrote {out}: table.md, table.csv, results.json, pictures", highlight=False, markup=False, soft_wrap=True
-    )
+                note(console, f"{name} {method['status']}: {method['reason']}")
+        console.print()
+    note(console, f"{out}: table.md and table.csv (with 95 % intervals), results.json (every image), pictures")

@@ -101,10 +101,7 @@ def run_experiment(
     `options` are an instance of the experiment's own `Options`; by default all of their defaults.
     """
     run = load_experiment(name)
-    own = options_of(run)
-    if options is not None and (own is None or not isinstance(options, own)):
-        raise ValueError(f"the experiment {name} takes {'no options' if own is None else own}; got {options}")
-    chosen = own() if own is not None and options is None else options
+    chosen = checked_options(name, options_of(run), options)
     make_folder(out)  # before the work: a folder that cannot be written must not cost an hour
     wall, processor = time.monotonic(), time.process_time()
     result = run(out, quick, progress) if chosen is None else run(out, quick, progress, chosen)
@@ -121,6 +118,15 @@ def run_experiment(
     )
     write_whole(out / f"{name}.png", picture(result.draw))
     return record
+
+
+def checked_options(name: str, own: type[Any] | None, options: Any) -> Any:
+    """The given options or the defaults; those of another experiment are refused."""
+    if options is None:
+        return None if own is None else own()
+    if own is None or not isinstance(options, own):
+        raise ValueError(f"the experiment {name} takes {'no options' if own is None else own}; got {options}")
+    return options
 
 
 def checked_metrics(metrics: dict[str, float]) -> dict[str, float]:
