@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import solvable
 import torch
 from solvable import DEGRADATIONS, PRIOR, SIGMA, Problem, whitened, worst
 from torch import Tensor
 
-from linverse.baselines import daps, diffpir, dps, pigdm, reddiff
+from linverse import degradations as dg
+from linverse.analytic import DiagonalGaussian
+from linverse.baselines import EnergyDenoiser, daps, diffpir, dps, pigdm, reddiff
 from linverse.baselines.denoisers import Counter
 from linverse.baselines.interface import Solution
 from linverse.baselines.observation import Observation
+from linverse.covariance import FourierCovariance
 from linverse.rng import keyed_generator
 from oracles import Law, matrix_of
 
@@ -44,22 +49,53 @@ def test_pigdm_guidance_is_the_exact_posterior_mean(problem: Problem) -> None:
             + x.flatten(1) / variance
         )
         exact = torch.linalg.solve(precision, pulls.mT).mT
-        ours = pigdm.guided_mean(Counter(problem.model), seen, x, variance, PRIOR)
+        ours = pigdm.guided_mean(Counter(problem.model), seen, x, variance, PRIOR, "score")
         torch.testing.assert_close(ours.flatten(1), exact, rtol=1e-8, atol=1e-8)
 
 
+def pigdm_samples(problem: Problem, **settings: Any) -> Solution:
+    return pigdm.solve(
+        problem.model, problem.degradation, problem.many(CHAINS), keyed_generator("pigdm"), steps=80, **settings
+    )
+
+
 def test_pigdm_is_exact(problem: Problem) -> None:
-    solution = pigdm.solve(problem.model, problem.degradation, problem.many(CHAINS), keyed_generator("pigdm"), steps=80)
+    solution = pigdm_samples(problem, weighting="score")
     assert worst(whitened(solution, problem.law)[0], allowed=0.01) < 1
     # of an energy: one gradient for the mean, one for the guidance
     assert (solution.evaluations, solution.gradients) == (81, 162)
 
 
 def test_pigdm_with_another_width_is_not(problem: Problem) -> None:
-    solution = pigdm.solve(
-        problem.model, problem.degradation, problem.many(CHAINS), keyed_generator("pigdm"), steps=80, prior_variance=1.0
-    )
+    solution = pigdm_samples(problem, weighting="score", prior_variance=1.0)
     assert worst(whitened(solution, problem.law)[0], allowed=0.01) > 1.2
+
+
+def test_pigdm_as_published_guides_too_little_but_never_overshoots(problem: Problem) -> None:
+    """The adaptive weight costs exactness (a little: y pulls by C/(C + λ) of what it should) and buys stability."""
+    white, _ = whitened(pigdm_samples(problem), problem.law)
+    assert worst(white, allowed=0.01) > 1.2
+    assert float(white.mean(0).abs().max()) < 1.5
+    assert 0.5 < float(white.var(0).min()) < float(white.var(0).max()) < 2.0
+
+
+def test_pigdm_is_stable_where_coarse_structure_dominates() -> None:
+    """A prior like that of images, its mean far more variable than its details: the exact weight blows up there."""
+    shape = (1, 16, 16)
+    spectrum = torch.full((1, *shape), 1e-4, dtype=torch.float64)
+    spectrum[..., 0, 0] = 4.0  # a grey value of standard deviation 1/8
+    prior = FourierCovariance(spectrum.log())
+    energy = DiagonalGaussian(prior, torch.full(shape, 0.5).double(), solvable.LIMITS)
+    degradation, generator = dg.SuperResolution(4, 0.01), keyed_generator("coarse")
+    raw = degradation.measure(energy.sample(20, generator).clamp(-0.4, 1.4), generator).raw
+    model = EnergyDenoiser(energy, prior)
+    adaptive = pigdm.solve(model, degradation, raw, keyed_generator("pigdm"))
+    residual = Observation.of(degradation, raw).residual(adaptive.samples)
+    assert float(residual.square().mean().sqrt()) < 0.02
+    exact = pigdm.solve(model, degradation, raw, keyed_generator("pigdm"), weighting="score")
+    assert not float(exact.samples.abs().max()) < 10  # NaN is as bad
+    with pytest.raises(ValueError, match="adaptive"):
+        pigdm.solve(model, degradation, raw, None, weighting="none")  # type: ignore[arg-type]
 
 
 def test_daps_is_exact_with_exact_draws_and_the_right_width(problem: Problem) -> None:

@@ -66,11 +66,12 @@ def draw_digit(axes: Axes, image: Tensor, is_order: bool) -> None:
 
 def draw_errors(axes: Axes, metrics: dict[str, float], keeps: list[int], theirs: dict[str, Any]) -> None:
     """Errors in per cent with two standard errors; the authors' in the background."""
-    for method, look in LOOKS.items():
+    for number, (method, look) in enumerate(LOOKS.items()):
+        beside = [keep + 2.5 * (number - 2) for keep in keeps]  # so that error bars do not hide each other
         error, spread = (
             [100 * metrics[f"{method}_{what}_{keep}"] for keep in keeps] for what in ("error", "error_standard_error")
         )
-        axes.errorbar(keeps, error, [2 * s for s in spread], ms=5, capsize=2, label=LABELS.get(method, method), **look)
+        axes.errorbar(beside, error, [2 * s for s in spread], ms=5, capsize=2, label=LABELS.get(method, method), **look)
     for name, marker in (("geometric_error", "s"), ("guided_error", "o")):
         values = [100 * value for value in theirs[name]]
         label = f"authors', {name.removesuffix('_error')}"
