@@ -14,7 +14,6 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from linverse.covariance import VarianceRange
 from linverse.models.learned import EnergyConfig, LearnedEnergy
 from linverse.models.unet import UNetConfig
 from linverse.rng import keyed_generator
@@ -92,7 +91,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     options = parser.parse_args()
     x = torch.rand(options.batch, 1, 28, 28, generator=keyed_generator("benchmark"))
-    parts = draw_parts(x, FASHION.covariances, VarianceRange(1e-6, 1e3), keyed_generator("benchmark", 1))
+    parts = draw_parts(FASHION, x, keyed_generator("benchmark", 1))
     rate = gemm_rate()
     print(f"{torch.get_num_threads()} threads, GEMM {rate / 1e9:.0f} GFLOP/s, batch {options.batch}")
     assert isinstance(FASHION.model, EnergyConfig)

@@ -18,7 +18,7 @@ from torch import Tensor
 import linverse
 from linverse.cli import main
 from linverse.energy import autograd_evaluate
-from linverse.experiments import EXPERIMENTS, ExperimentResult, figures, framework, gsm, run_experiment, silent
+from linverse.experiments import EXPERIMENTS, ExperimentResult, digits, figures, framework, gsm, run_experiment, silent
 from linverse.experiments.gsm import LearnedMixture, covariance, normalising_constant, radial_score, true_energy
 from linverse.experiments.gsm_training import (
     HalfStatistics,
@@ -210,6 +210,16 @@ def grid_of_noise() -> Figure:
 
 def install(monkeypatch: pytest.MonkeyPatch, result: ExperimentResult) -> None:
     monkeypatch.setattr(framework, "load_experiment", lambda name: lambda out, quick, progress: result)
+
+
+@pytest.mark.slow
+def test_digits_learn_a_normalised_energy_in_a_minute(tmp_path: Path) -> None:
+    """The claim of `linverse experiment digits` in short: 200 steps, and bounds that such a model keeps with room to spare."""
+    result = digits.run(tmp_path, quick=True, progress=silent, options=digits.Options(steps=200))
+    assert result.metrics["normalisation_nats_per_dim"] < 0.02
+    assert result.metrics["largest_noise_bias"] < 0.15
+    assert result.metrics["largest_spread_over_cramer_rao"] < 1.5
+    assert 0.7 < result.metrics["smallest_slope"] <= result.metrics["largest_slope"] < 1.2
 
 
 def test_every_experiment_can_be_run() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
@@ -29,6 +30,7 @@ from linverse.training.checkpoint import PREVIOUS, STATE, CheckpointError, Train
 from linverse.training.config import OptimiserConfig, TrainConfig
 from linverse.training.finish import finish
 from linverse.training.interruption import StopRequest
+from linverse.training.look import Look, look
 from linverse.training.loop import NonFiniteLossError, Trainer, build_model, ema_update, parameter_count
 from linverse.training.muon import orthogonalised
 from linverse.training.presets import PRESETS
@@ -263,6 +265,27 @@ def test_evaluating_on_the_way_changes_nothing(tmp_path: Path) -> None:
     )
     assert_same_state(quiet, busy)
     assert quiet.evaluate() == busy.evaluate() == busy.evaluate()  # without dropout
+
+
+def test_looking_shows_what_the_model_can_do_and_changes_nothing(tmp_path: Path) -> None:
+    config = tiny_config(model=replace(tiny_config().model, backbone=replace(BACKBONE, dropout=0.3)), steps=4)
+    seen: list[Look] = []
+    with Reporter(tmp_path / "looked at", 4, 0, tensorboard=False) as reporter:
+        trainer = make_trainer(tmp_path / "looked at", replace(config, look_every=2))
+        trainer.run(reporter, look=lambda trainer: seen.append(look(trainer)))
+    assert_same_state(trainer, run(make_trainer(tmp_path / "unseen", config)))
+    assert len(seen) == 2
+    first, last = seen
+    assert last.pictures.shape == (5, 8, 1, 8, 8)
+    assert 0 <= float(last.pictures.min()) < float(last.pictures.max()) <= 1
+    assert not torch.equal(first.pictures[0], last.pictures[0])  # other weights, other samples
+    truth, hidden = last.pictures[1], last.pictures[2]
+    assert torch.equal(truth, trainer.held_out.batch(torch.arange(8)))
+    assert torch.equal(hidden == truth, ~(hidden == 0.5))
+    assert set(last.numbers()) == {"entropy", "bias", "slope", "ratio", "heat", "agreement"}
+    last.save(tmp_path / "samples" / "sheet.png")
+    with Image.open(tmp_path / "samples" / "sheet.png") as sheet:
+        assert sheet.size == (2 * 8 * 8, 2 * 5 * 8)
 
 
 @pytest.mark.slow
@@ -510,6 +533,8 @@ def test_denoisers_train_too(tmp_path: Path, condition: str, channels: int) -> N
     config = tiny_config(model=model, covariances=covariances, condition=condition, steps=3)
     trainer = run(make_trainer(tmp_path, config))
     assert isinstance(trainer.averaged, Denoiser)
+    seen = look(trainer)
+    assert (seen.pictures.shape, seen.numbers()) == ((3, 8, 1, 12, 12), {})
     card = finish(trainer, tmp_path / "model", "denoiser")
     assert "self_test" not in card
     assert card["held_out"]["dsm"] > 0

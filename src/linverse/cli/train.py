@@ -16,6 +16,7 @@ from linverse.training.classifier import train_classifier
 from linverse.training.config import TrainConfig
 from linverse.training.finish import finish
 from linverse.training.interruption import StopRequest
+from linverse.training.look import look
 from linverse.training.loop import Trainer, build_model, parameter_count
 from linverse.training.normalise import SelfTest
 from linverse.training.presets import PRESETS
@@ -146,7 +147,14 @@ def run_loop(trainer: Trainer, folder: Path, options: RunOptions) -> None:
         Reporter(folder, trainer.config.steps, trainer.step, main_process, options.tensorboard) as reporter,
         StopRequest() as stop,
     ):
-        trainer.run(reporter, stop)
+
+        def show(trainer: Trainer) -> None:
+            if main_process:
+                seen = look(trainer)
+                seen.save(folder / "samples" / f"step-{trainer.step:06d}.png")
+                reporter.look(trainer.step, trainer.seconds, seen.sheet(), seen.numbers())
+
+        trainer.run(reporter, stop, show)
     if trainer.step < trainer.config.steps:
         trainer.save()
         print(f"\nstopped at step {trainer.step}; rerun the same command to go on", file=sys.stderr)

@@ -68,6 +68,8 @@ class TrainConfig:
     checkpoint_seconds: float = 120.0
     evaluate_every: int = 500
     evaluation_images: int = 256
+    look_every: int = 2000
+    """steps between pictures of what the model can do and its self-tests on a few images; 0: never"""
     self_test_images: int = 1024
 
     def to_dict(self) -> dict[str, Any]:

@@ -27,17 +27,17 @@ def merge_parts(batches: list[list[Part]]) -> list[Part]:
     return merged
 
 
-def run_self_test(trainer: Trainer, energy: LearnedEnergy) -> SelfTest:
-    """Set the constant on training images; test on held-out ones."""
+def run_self_test(trainer: Trainer, energy: LearnedEnergy, images: int) -> SelfTest:
+    """Set the constant on training images; test on as many held-out ones."""
     config = trainer.config
-    count = min(config.self_test_images, len(trainer.train_images))
+    count = min(images, len(trainer.train_images))
     generator = keyed_generator(config.seed, "constant")
     chosen = torch.randperm(len(trainer.train_images), generator=generator)[:count]
     like = energy.form.mean  # the model's precision and device
     energy.constant.zero_()
     energy.constant.fill_(normalising_constant(energy, trainer.train_images.batch(chosen).to(like), generator))
-    held_out = trainer.held_out.batch(torch.arange(min(config.self_test_images, len(trainer.held_out)))).to(like)
-    parts = merge_parts(trainer.held_out_parts(config.self_test_images))
+    held_out = trainer.held_out.batch(torch.arange(min(images, len(trainer.held_out)))).to(like)
+    parts = merge_parts(trainer.held_out_parts(images))
     bases = config.covariances.bases(energy.shape)
     return self_test(energy, held_out, parts, bases)
 
@@ -55,7 +55,7 @@ def finish(trainer: Trainer, folder: Path, name: str) -> dict[str, Any]:
         "training": trainer.config.to_dict(),
     }
     if isinstance(model, LearnedEnergy):
-        result = run_self_test(trainer, model)
+        result = run_self_test(trainer, model, trainer.config.self_test_images)
         card["constant"] = float(model.constant)
         card["self_test"] = result.to_dict()
     model.save_pretrained(folder)

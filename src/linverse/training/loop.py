@@ -10,6 +10,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +137,10 @@ class Trainer:
 
     # --- steps -----------------------------------------------------------------------------------------------------------
 
-    def run(self, reporter: Reporter, stop: StopRequest | None = None) -> None:
-        """Train to the last step, or until a stop is requested, with checkpoints and evaluations on the way."""
+    def run(
+        self, reporter: Reporter, stop: StopRequest | None = None, look: Callable[[Trainer], None] | None = None
+    ) -> None:
+        """Train to the last step, or until a stop is requested, with checkpoints, evaluations and looks on the way."""
         saved = time.monotonic()
         while self.step < self.config.steps and not (stop and stop.requested):
             start = time.monotonic()
@@ -146,6 +149,8 @@ class Trainer:
             reporter.step(self.step, self.seconds, metrics)
             if self.step % self.config.evaluate_every == 0 or self.step == self.config.steps:
                 reporter.evaluation(self.step, self.seconds, self.evaluate())
+            if look and self.config.look_every and self.step % self.config.look_every == 0:
+                look(self)
             if time.monotonic() - saved > self.config.checkpoint_seconds or self.step == self.config.steps:
                 self.save()
                 saved = time.monotonic()
@@ -221,7 +226,7 @@ class Trainer:
 
 def check_same_run(stored: str, config: TrainConfig, folder: Path) -> None:
     """A folder holds one run: going on with another configuration is refused (more steps are fine)."""
-    free = {"steps", "checkpoint_seconds", "evaluate_every", "evaluation_images", "self_test_images"}
+    free = {"steps", "checkpoint_seconds", "evaluate_every", "look_every", "evaluation_images", "self_test_images"}
     before, now = json.loads(stored), json.loads(config.to_json())
     changed = [key for key in now if key not in free and before.get(key) != now[key]]
     if changed:

@@ -68,6 +68,15 @@ class SelfTest:
         """Largest |E[U − U_G]| per dimension at large Σ."""
         return max(abs(value) for value in self.entropy.values())
 
+    def deviations(self) -> dict[str, float]:
+        """The largest deviation of each kind from a perfect energy."""
+        kinds = {"entropy": self.entropy, "bias": self.bias, "ratio": self.ratio, "heat": self.heat}
+        slopes = {basis: slope - 1 for basis, slope in self.slope.items()}
+        worst = {
+            name: max(map(abs, values.values()), default=0.0) for name, values in {**kinds, "slope": slopes}.items()
+        }
+        return {**worst, "agreement": self.agreement}
+
     def table(self) -> list[tuple[str, str, str]]:
         """(what, value, meaning) for people."""
         return [

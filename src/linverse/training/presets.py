@@ -92,7 +92,7 @@ FASHION_SCORE = TrainConfig(
     data="fashion-mnist",
     model=FASHION_DENOISER,
     covariances=ISOTROPIC,
-    loss=LossConfig(objective="single"),
+    loss=replace(SMALL_LOSS, objective="single"),
     optimiser=SMALL_OPTIMISER,
     steps=12_000,
 )

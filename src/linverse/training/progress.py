@@ -10,6 +10,7 @@ from typing import Any, Self, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor
 
 
 class Reporter:
@@ -80,6 +81,15 @@ class Reporter:
         text = "  ".join(f"{key} {value:.4f}" for key, value in metrics.items())
         self.console.print(f"step {step}: held out {text}  ({seconds / 60:.1f} min)", highlight=False)
         self._write("held out", step, seconds, metrics)
+
+    def look(self, step: int, seconds: float, sheet: Tensor, self_test: dict[str, float]) -> None:
+        """After a look: a sheet of pictures [C, H, W] and the self-tests."""
+        if self.writer is not None:
+            self.writer.add_image("samples", sheet, step)
+        if self_test:
+            text = "  ".join(f"{key} {value:.4f}" for key, value in self_test.items())
+            self.console.print(f"step {step}: self-test {text}", highlight=False)
+            self._write("self-test", step, seconds, self_test)
 
     def _write(self, kind: str, step: int, seconds: float, metrics: dict[str, float]) -> None:
         if self.log is not None:
