@@ -41,7 +41,7 @@ class Crops:
         from sklearn.datasets import load_sample_images
 
         _, height, width = shape
-        photographs = [torch.from_numpy(p).permute(2, 0, 1).float() / 255 for p in load_sample_images().images]
+        photographs = [torch.tensor(p).permute(2, 0, 1).float() / 255 for p in load_sample_images().images]
         tiles = [p.unfold(1, height, height).unfold(2, width, width).flatten(1, 2).movedim(1, 0) for p in photographs]
         self.images = torch.cat(tiles)
 
@@ -82,9 +82,10 @@ def build(config: TrainConfig, network: str, folder: Path) -> Trainer:
     mean = crops.images.mean(dim=0)
     trainer = Trainer(config, crops, crops, folder, (mean, float((crops.images - mean).square().mean())))
     if network == "isotropic":
-        assert isinstance(trainer.model, LearnedEnergy)
         backbone = config.model.backbone
-        trainer.model.form.embedding = IsotropicEmbedding(backbone.embedding, len(backbone.multipliers))
+        for model in (trainer.model, trainer.averaged):
+            assert isinstance(model, LearnedEnergy)
+            model.form.embedding = IsotropicEmbedding(backbone.embedding, len(backbone.multipliers))
     return trainer
 
 

@@ -262,7 +262,7 @@ def test_band_weights_are_averages(family: str) -> None:
 
 
 def two_branch() -> TwoBranchEmbedding:
-    embedding = TwoBranchEmbedding(BACKBONE, 1e-6, 1e3, features=8, width=8).double()
+    embedding = TwoBranchEmbedding(BACKBONE, 1e-6, 1e3).double()
     awaken(embedding)
     return embedding
 

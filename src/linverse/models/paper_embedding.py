@@ -40,11 +40,10 @@ class TwoBranchEmbedding(nn.Module):
 
     bank: Tensor
 
-    def __init__(
-        self, config: UNetConfig, minimum: float, maximum: float, features: int = 256, width: int = 128
-    ) -> None:
+    def __init__(self, config: UNetConfig, minimum: float, maximum: float) -> None:
+        """As wide as the backbone (the paper's: 128, with 256 features): at full resolution a wider one would cost more than it."""
         super().__init__()
-        self.config = config
+        self.config, width, features = config, config.channels, 2 * config.channels
         self.centre = 0.5 * math.log(minimum * maximum)
         self.half_range = 0.5 * math.log(maximum / minimum)
         self.register_buffer("bank", torch.logspace(-2, 3, features // 2, base=2.0), persistent=False)
