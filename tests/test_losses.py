@@ -25,7 +25,8 @@ from tiny import BACKBONE, CASE_NAMES, CASES, COLOURS, FAMILIES, Shape, tiny_ene
 
 families = pytest.mark.parametrize("family", FAMILIES)
 colours = pytest.mark.parametrize("colour", COLOURS)
-EVERY_TERM = LossConfig(cov_weight=0.7, image_weight=0.3, mean_power=0.5)
+# (that of the variance holds parts of itself fixed: no finite difference knows it)
+EVERY_TERM = LossConfig(cov_weight=0.7, image_weight=0.3, mean_power=0.5, mean_share=0.2)
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +118,23 @@ def test_the_terms_are_the_formulas(family: str, colour: str) -> None:
     )  # with d groups: 1/d² on the sum of squares
     full, _ = DualLoss(energy, LossConfig(cov_weight=2.0, image_weight=3.0))([part])
     torch.testing.assert_close(full.detach(), terms["dsm"] + 2 * terms["csm"] + 3 * terms["image_csm"])
+
+
+@families
+def test_the_variance_term_is_the_one_shot_variance_against_the_actual_error(family: str) -> None:
+    """Written with what `evaluate` returns, the mean and the variance in units of λ and C."""
+    shape = (3, 4, 4)
+    energy, cov = tiny_energy(shape), random_covariance(family, shape, batch=2, shared=True)
+    part = draw_part(random_images(shape, 2), cov)
+    result, prior = evaluate(energy, part.noisy(), cov), energy.form.log_prior.exp()
+    gaussian = cov.variance * prior / (cov.variance + prior)
+    error = group_mean(cov.analysis(part.x - result.mean).square(), cov)
+    e = cov.analysis(result.score) * cov.full(cov.variance).sqrt()
+    ratio = cov.variance / gaussian * (1 - 2 * result.cov_score - group_mean(e.square(), cov))
+    expected = (1 - gaussian / cov.variance) * (ratio - error / gaussian).square() / ratio.clamp_min(1)
+    loss, terms = DualLoss(energy, LossConfig(variance_weight=0.5))([part])
+    torch.testing.assert_close(terms["variance"], expected.mean().detach(), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(loss.detach(), terms["dsm"] + terms["csm"] + 0.5 * terms["variance"])
 
 
 def test_a_batch_counts_every_image_alike() -> None:
@@ -250,8 +268,9 @@ def test_the_perturbed_energy_passes_through_the_truth() -> None:
 
 
 TERMS = {
-    "weighted A-DSM": LossConfig(objective="single", mean_power=1.0),
+    "weighted A-DSM": LossConfig(objective="single", mean_power=1.0, mean_share=0.3),
     "dual with image term": LossConfig(image_weight=1.0),
+    "posterior variance": LossConfig(cov_weight=0.0, variance_weight=1.0),
 }
 
 
