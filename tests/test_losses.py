@@ -131,7 +131,7 @@ def test_the_variance_term_is_the_one_shot_variance_against_the_actual_error(fam
     error = group_mean(cov.analysis(part.x - result.mean).square(), cov)
     e = cov.analysis(result.score) * cov.full(cov.variance).sqrt()
     ratio = cov.variance / gaussian * (1 - 2 * result.cov_score - group_mean(e.square(), cov))
-    expected = (1 - gaussian / cov.variance) * (ratio - error / gaussian).square() / ratio.clamp_min(1)
+    expected = (1 - gaussian / cov.variance) * ((ratio - error / gaussian) / ratio.abs().clamp_min(1)).square()
     loss, terms = DualLoss(energy, LossConfig(variance_weight=0.5))([part])
     torch.testing.assert_close(terms["variance"], expected.mean().detach(), rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(loss.detach(), terms["dsm"] + terms["csm"] + 0.5 * terms["variance"])

@@ -2,7 +2,7 @@
 
     ℓ = mean_i ω_i (e_i − ε_i)²  +  w·mean_g (κ_g/|g| − mean_{i∈g} ½(1−ε_i²))²  +  w'·d·(mean_i [κ_i − ½(1−ε_i²)])²
          A-DSM                       A-CSM                                          A-CSM averaged over the image
-      + v·mean_i (1−φ_i)(r_i − (x_i−x̂_i)²/V_i)²/max(1, r_i),   r_i = λ_i(1 − 2κ_i − e_i²)/V_i
+      + v·mean_i (1−φ_i)(r_i − (x_i−x̂_i)²/V_i)²/max(1, |r_i|)²,   r_i = λ_i(1 − 2κ_i − e_i²)/V_i
          posterior variance
 e = Σ^{1/2}∇_yU and κ = λ∂U/∂λ live in Σ's eigenbasis, so spectra are compared coefficient by coefficient. Where g shares one λ (the
 channels of a colour image) ∂U/∂log λ_g is the *sum* over the group and is divided by |g|. The paper's 1/d² on a sum of squares is
@@ -13,7 +13,8 @@ The last term is the covariance score where λ ≫ C. There κ is ½(1−ε²) u
 counts them (C/λ)², that is not at all, and the one-shot variance of what was not measured stays untrained (a model without the term
 gave standard deviations of 6 to pixels in [0, 1]). With x̂ held fixed (x−x̂)² is an estimate of λ(1−2κ−e²) with the same mean as
 the A-CSM's and without its noise e(ε−e), so that all λ can be counted against V = λC/(C+λ). The denominator, also held fixed, is for
-coefficients that vary far more than C, such as the mean grey value; a weight that depends on y and Σ alone keeps the minimiser.
+coefficients that vary far more than C, such as the mean grey value, and keeps the term bounded while r is far off (without it training
+diverged); a weight that depends on y and Σ alone keeps the minimiser.
 """
 
 from __future__ import annotations
@@ -84,12 +85,12 @@ def mean_weight(cov: Covariance, log_prior: Tensor, config: LossConfig) -> Tenso
 
 
 def variance_errors(scores: Scores, cov: Covariance, noise: Tensor, log_prior: Tensor) -> Tensor:
-    """(1−φ)(r − (x−x̂)²/V)²/max(1, r), of log λ's shape; the mean, and with it e, is held fixed."""
+    """(1−φ)(r − (x−x̂)²/V)²/max(1, |r|)², of log λ's shape; the mean, and with it e, is held fixed."""
     e, log_ratio = scores.e.detach(), cov.log_variance - log_prior
     per_gaussian = torch.exp(F.softplus(log_ratio))  # λ/V = 1 + λ/C
     ratio = per_gaussian * (1 - 2 * scores.kappa - group_mean(e.square(), cov))
     actual = per_gaussian * group_mean((noise - e).square(), cov)
-    return torch.sigmoid(log_ratio) * (ratio - actual).square() / ratio.detach().clamp_min(1.0)
+    return torch.sigmoid(log_ratio) * ((ratio - actual) / ratio.detach().abs().clamp_min(1.0)).square()
 
 
 class DualLoss(nn.Module):
