@@ -26,6 +26,7 @@ from linverse.experiments.framework import ExperimentResult, Progress, hash_weig
 from linverse.models.learned import LearnedEnergy
 from linverse.rng import keyed_generator, normal_like
 from linverse.sampling import sample
+from linverse.training.config import TrainConfig
 from linverse.training.finish import run_self_test
 from linverse.training.loop import Trainer
 from linverse.training.presets import PRESETS
@@ -64,9 +65,11 @@ def noise_errors(energy: Energy, x: Tensor, variance: float, seed: int = 0) -> N
     return NoiseErrors(float(errors.mean()), float(errors.std()), 1 / float(slope.square().mean().sqrt()))
 
 
-def train_digits(steps: int, progress: Progress) -> tuple[Trainer, LearnedEnergy, float]:
-    """The preset trained for so many steps; the model, and the CPU seconds that it took."""
-    config = replace(PRESETS["digits"][1], steps=steps)
+def train_digits(
+    steps: int, progress: Progress, config: TrainConfig = PRESETS["digits"][1]
+) -> tuple[Trainer, LearnedEnergy, float]:
+    """The preset (or a variant of it) trained for so many steps; the model, and the CPU seconds that it took."""
+    config = replace(config, steps=steps)
     train, test = load_images("digits", "train"), load_images("digits", "test")
     start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
@@ -79,25 +82,35 @@ def train_digits(steps: int, progress: Progress) -> tuple[Trainer, LearnedEnergy
     return trainer, energy, time.process_time() - start
 
 
-def run(out: Path, quick: bool, progress: Progress, options: Options | None = None) -> ExperimentResult:
-    """Train, test, estimate, draw."""
-    chosen = options or Options()
-    steps = chosen.steps or (400 if quick else PRESETS["digits"][1].steps)
-    trainer, energy, seconds = train_digits(steps, progress)
+def measure(trainer: Trainer, energy: LearnedEnergy) -> tuple[dict[str, float], dict[float, NoiseErrors]]:
+    """Normalise; what the self-tests, the blind estimates of noise and the held-out losses say in short."""
     test = run_self_test(trainer, energy, trainer.config.self_test_images)
     x = trainer.held_out.batch(torch.arange(len(trainer.held_out)))
     errors = {variance: noise_errors(energy, x, variance) for variance in VARIANCES}
     metrics = {
-        "cpu_minutes_of_training": seconds / 60,
         "normalisation_nats_per_dim": test.normalisation_error,
         "largest_noise_bias": max(abs(e.bias) for e in errors.values()),
         "largest_spread_over_cramer_rao": max(e.spread / e.bound for e in errors.values()),
         "smallest_slope": min(test.slope.values()),
         "largest_slope": max(test.slope.values()),
+        **{f"held_out_{key}": value for key, value in trainer.evaluate().items()},
+    }
+    return metrics, errors
+
+
+def run(out: Path, quick: bool, progress: Progress, options: Options | None = None) -> ExperimentResult:
+    """Train, test, estimate, draw."""
+    chosen = options or Options()
+    steps = chosen.steps or (400 if quick else PRESETS["digits"][1].steps)
+    trainer, energy, seconds = train_digits(steps, progress)
+    measured, errors = measure(trainer, energy)
+    x = trainer.held_out.batch(torch.arange(len(trainer.held_out)))
+    metrics = {
+        "cpu_minutes_of_training": seconds / 60,
+        **measured,
         **{f"noise_bias_{v:g}": e.bias for v, e in errors.items()},
         **{f"spread_over_cramer_rao_{v:g}": e.spread / e.bound for v, e in errors.items()},
         **{f"spread_over_white_noise_bound_{v:g}": e.spread / math.sqrt(2 / x[0].numel()) for v, e in errors.items()},
-        **{f"held_out_{key}": value for key, value in trainer.evaluate().items()},
     }
     drawn = generate(energy, 40)
     return ExperimentResult(
