@@ -3,6 +3,10 @@
 `SpaceFrequencyEmbedding` (ours) serves every basis with one branch: the map f_k(p) is the mean of log λ in frequency band k around
 pixel p. A spatial Σ shows log λ(p) in every band, a Fourier or DCT one is constant in p, a block DCT one is constant in a block; an
 isotropic Σ gives the same map in every basis, so the energy agrees across bases there by construction.
+
+What the network is told of λ ends where φ = C/(C+λ) falls below `FAINTEST`. The one-shot variance is C(1 − 2r/φ − …) with r = ∂R/∂log λ: a
+network that goes on changing with log λ where φ is 10⁻⁴ sees its errors magnified by 1/φ (standard deviations of 6 for pixels in
+[0, 1]), and there is nothing left to tell: w carries the scale.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ def band_weights(frequencies: Tensor) -> Tensor:
 
 
 BANDS = 1 + len(RADII) * len(ANGLES)
+FAINTEST = 3e-3
 
 
 class SpaceFrequencyEmbedding(nn.Module):
@@ -50,11 +55,14 @@ class SpaceFrequencyEmbedding(nn.Module):
 
     @staticmethod
     def maps(cov: Covariance, log_prior_variance: Tensor) -> Tensor:
-        """[B, 2K, H, W]: −log(1−φ) and −log φ of each band's mean log λ, where φ = C/(C+λ); averaged over channels."""
+        """[B, 2K, H, W]: −log(1−φ) and −log φ of each band's mean log λ, where φ = C/(C+λ); averaged over channels.
+
+        λ is felt up to about C/`FAINTEST`.
+        """
         bands = cov.pool_bands(cov.log_variance, band_weights(cov.frequencies()))
         if cov.log_variance.shape[1] > 1:
             bands = bands.unflatten(1, (cov.log_variance.shape[1], BANDS)).mean(dim=1)
-        ratio = bands - log_prior_variance
+        ratio = -torch.logaddexp(log_prior_variance - bands, bands.new_tensor(math.log(FAINTEST)))
         return torch.cat([F.softplus(ratio), F.softplus(-ratio)], dim=1) / 5.0
 
     def forward(self, maps: Tensor) -> list[Tensor]:
