@@ -26,7 +26,7 @@ from tiny import BACKBONE, CASE_NAMES, CASES, COLOURS, FAMILIES, Shape, tiny_ene
 families = pytest.mark.parametrize("family", FAMILIES)
 colours = pytest.mark.parametrize("colour", COLOURS)
 # (that of the variance holds parts of itself fixed: no finite difference knows it)
-EVERY_TERM = LossConfig(cov_weight=0.7, image_weight=0.3, mean_power=0.5, mean_share=0.2)
+EVERY_TERM = LossConfig(cov_weight=0.7, image_weight=0.3, mean_power=0.5)
 
 
 @pytest.fixture(autouse=True)
@@ -268,7 +268,7 @@ def test_the_perturbed_energy_passes_through_the_truth() -> None:
 
 
 TERMS = {
-    "weighted A-DSM": LossConfig(objective="single", mean_power=1.0, mean_share=0.3),
+    "weighted A-DSM": LossConfig(objective="single", mean_power=1.0),
     "dual with image term": LossConfig(image_weight=1.0),
     "posterior variance": LossConfig(cov_weight=0.0, variance_weight=1.0),
 }

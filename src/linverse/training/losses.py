@@ -6,7 +6,7 @@
          posterior variance
 e = Σ^{1/2}∇_yU and κ = λ∂U/∂λ live in Σ's eigenbasis, so spectra are compared coefficient by coefficient. Where g shares one λ (the
 channels of a colour image) ∂U/∂log λ_g is the *sum* over the group and is divided by |g|. The paper's 1/d² on a sum of squares is
-w = 1/d on this mean. ω = (1 + λ/C)^p + a·λ/C: any weight that depends on Σ alone keeps the minimiser; p = 1 counts the error of the
+w = 1/d on this mean. ω = (1 + λ/C)^p: any weight that depends on Σ alone keeps the minimiser; p = 1 counts the error of the
 mean against the Gaussian posterior variance. ε is the noise as drawn: recomputing it from y − x loses digits at small λ.
 
 The last term is the covariance score where λ ≫ C. There κ is ½(1−ε²) up to terms of size C/λ, which hold the posterior variance; A-CSM
@@ -47,8 +47,6 @@ class LossConfig:
     """w'"""
     mean_power: float = 0.0
     """p"""
-    mean_share: float = 0.0
-    """a"""
     variance_weight: float = 0.0
     """v"""
 
@@ -77,11 +75,9 @@ def score_errors(scores: Scores, cov: Covariance, noise: Tensor) -> tuple[Tensor
     return scores.e - noise, scores.kappa - target
 
 
-def mean_weight(cov: Covariance, log_prior: Tensor, config: LossConfig) -> Tensor:
-    """ω = (1 + λ/C)^p + a·λ/C."""
-    log_ratio = cov.log_variance - log_prior
-    weight = torch.exp(config.mean_power * F.softplus(log_ratio))
-    return weight + config.mean_share * log_ratio.exp() if config.mean_share else weight
+def mean_weight(cov: Covariance, log_prior: Tensor, power: float) -> Tensor:
+    """ω = (1 + λ/C)^p."""
+    return torch.exp(power * F.softplus(cov.log_variance - log_prior))
 
 
 def variance_errors(scores: Scores, cov: Covariance, noise: Tensor, log_prior: Tensor) -> Tensor:
@@ -122,7 +118,7 @@ class DualLoss(nn.Module):
         log_prior = self.energy.form.log_prior
         data, covariance = score_errors(scores, part.cov, part.noise)
         squares = data.square()
-        weight = mean_weight(part.cov, log_prior, self.config)
+        weight = mean_weight(part.cov, log_prior, self.config.mean_power)
         spread = variance_errors(scores, part.cov, part.noise, log_prior)
         image = covariance.mean(dim=(1, 2, 3)).square() * part.cov.dim
         means = (t.mean(dim=(1, 2, 3)) for t in (squares, squares * weight, covariance.square(), spread))
@@ -154,6 +150,6 @@ class DenoiserLoss(nn.Module):
             variance = isotropic_variance(part.cov)
             estimate = self.energy(part.noisy(), variance, part.condition)
             errors.append(((estimate - part.x).square() / variance).mean(dim=(1, 2, 3)))
-            weights.append(mean_weight(part.cov, self.energy.log_prior, self.config)[:, 0, 0, 0])
+            weights.append(mean_weight(part.cov, self.energy.log_prior, self.config.mean_power)[:, 0, 0, 0])
         error, weight = torch.cat(errors), torch.cat(weights)
         return (error * weight).mean(), {"dsm": error.mean().detach()}
