@@ -21,7 +21,7 @@ from linverse.blind import (
     noise_levels,
     restore,
 )
-from linverse.covariance import FourierCovariance, SpatialCovariance, VarianceRange
+from linverse.covariance import Covariance, FourierCovariance, SpatialCovariance, VarianceRange
 from linverse.covariance.transfer import gaussian_transfer
 from linverse.rng import keyed_generator, normal_like
 
@@ -209,3 +209,51 @@ def test_evidence_of_a_correlated_prior() -> None:
             torch.zeros(9, dtype=torch.float64), cov + s**2 * torch.eye(9, dtype=torch.float64)
         )
         assert torch.allclose(value, exact.log_prob(raw.flatten()), rtol=1e-4, atol=1e-3)
+
+
+def test_a_prior_over_the_parameters_is_weighed_by_bayes() -> None:
+    """log p(θ|y) = log p(y|θ) + log p(θ) + const; without a prior the grid is uniform."""
+    energy = pixel_prior(6)
+    generator = keyed_generator(14)
+    x = energy.sample(1, generator)
+    raw = x + 0.3 * normal_like(x, generator)
+    axes = {"sigma": torch.tensor([0.2, 0.3, 0.45], dtype=torch.float64)}
+    flat = estimate(energy, raw, UnknownNoise(), axes)
+    told = estimate(energy, raw, UnknownNoise(), axes, lambda theta: -2 * theta["sigma"].log())
+    expected = torch.log_softmax(flat.log_evidence - 2 * axes["sigma"].log(), dim=0)
+    assert torch.allclose(told.log_posterior, expected)
+    assert torch.allclose(flat.log_posterior, torch.log_softmax(flat.log_evidence, dim=0))
+    assert torch.equal(told.log_evidence, flat.log_evidence)
+
+
+def test_restoration_in_chunks_is_the_same() -> None:
+    energy = pixel_prior(6)
+    raw = energy.sample(1, keyed_generator(15)) + 0.3 * normal_like(
+        torch.zeros(1, 1, 6, 6).double(), keyed_generator(16)
+    )
+    found = estimate(energy, raw, UnknownNoise(), {"sigma": torch.logspace(-1, 0, 20, dtype=torch.float64)})
+    assert torch.allclose(restore(energy, found, mass=1.0, chunk=3), restore(energy, found, mass=1.0))
+
+
+def test_a_basis_that_the_energy_does_not_know_is_named_once() -> None:
+    energy = pixel_prior(8)
+    raw = energy.sample(1, keyed_generator(17))
+    axes = {"std": torch.linspace(0.5, 1.5, 6, dtype=torch.float64)}
+    with pytest.warns(UserWarning, match="a fourier covariance; the energy knows spatial") as caught:
+        log_evidence(Everywhere(energy), raw, UnknownGaussianBlur(0.1), axes, chunk=2)
+    assert len(caught) == 1
+    with pytest.raises(ValueError, match="the image is 1×8×8; the model takes 1×6×6 images"):
+        estimate(pixel_prior(6), raw, UnknownNoise(), {"sigma": torch.ones(2).double()})
+
+
+class Everywhere:
+    """An energy that answers for every basis but says that it knows pixels only."""
+
+    def __init__(self, energy: DiagonalGaussian) -> None:
+        self.range, self.shape = energy.range, energy.shape
+
+    def __call__(self, y: Tensor, cov: Covariance) -> Tensor:
+        return (cov + 1.0).mahalanobis(y)
+
+    def gaussian(self, cov: Covariance) -> tuple[Tensor, Tensor]:
+        return torch.zeros(1, 1, 1, 1).double(), torch.ones(1, 1, 1, 1).double()

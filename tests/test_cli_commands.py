@@ -31,7 +31,7 @@ from linverse.cli.files import expand_paths, read_image
 from linverse.cli.generation import grow
 from linverse.cli.grids import QUESTIONS, Axis, search, simulate, whole_interval
 from linverse.cli.output import RECORD, OutputFolder
-from linverse.cli.pictures import MISSING, decimals_for, nats, seen_picture
+from linverse.cli.pictures import decimals_for, nats, seen_picture
 from linverse.cli.restoration import add_samples, one_shot, one_shot_std, psnr
 from linverse.cli.show import note, open_picture, plain_warnings
 from linverse.covariance import SpatialCovariance, VarianceRange
@@ -39,6 +39,7 @@ from linverse.data import load_images
 from linverse.data.digits import load_digits
 from linverse.data.examples import CHOSEN, FILE, load_examples, write_examples
 from linverse.degradations import Box, ColouredNoise, Denoising, GaussianBlur, SuperResolution
+from linverse.experiments.figures import MISSING
 from linverse.measurement import Measurement
 from linverse.models.learned import LearnedEnergy
 from linverse.posterior import Posterior

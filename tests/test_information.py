@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from linverse.analytic import DenseGaussian, DiagonalGaussian, GaussianScaleMixture
-from linverse.covariance import SpatialCovariance, VarianceRange
+from linverse.covariance import FourierCovariance, SpatialCovariance, VarianceRange
 from linverse.information import design, entropy, information_gain, mutual_information, next_coefficients
 from linverse.rng import keyed_generator
 
@@ -78,6 +78,25 @@ def test_greedy_design_is_the_exact_one_for_a_gaussian() -> None:
         energy, noise(4, 1e6), energy.sample(20, keyed_generator(6)), sigma, 6, generator=keyed_generator(7)
     )
     assert (places[:, 0] * 4 + places[:, 1]).tolist() == exact_greedy(energy.covariances[0], sigma, 6)
+
+
+def test_frequencies_can_be_chosen_too() -> None:
+    """Independent coefficients: the greedy choice is the list of the largest prior variances, and one that is measured is done with."""
+    blank = FourierCovariance(torch.zeros(1, 1, 4, 4, dtype=torch.float64))
+    spectrum = torch.randn(1, 1, 4, 4, generator=keyed_generator("spectrum"), dtype=torch.float64)
+    energy = DiagonalGaussian(blank.with_log_variance(spectrum), limits=LIMITS)
+    x = energy.sample(2, keyed_generator(10))
+    places = design(energy, blank.isotropic(1e6), x, 0.01, 5, generator=keyed_generator(11))
+    expected = spectrum.flatten().argsort(descending=True)[:5]
+    assert (places[:, 0] * 4 + places[:, 1]).tolist() == expected.tolist()
+
+
+def test_a_noise_that_the_energy_does_not_know_is_named() -> None:
+    energy = DenseGaussian(torch.zeros(16).double(), torch.eye(16).double(), (1, 4, 4), VarianceRange(1e-2, 1e2))
+    x = energy.sample(3, keyed_generator(12))
+    for ask in (entropy, mutual_information):
+        with pytest.warns(UserWarning, match=r"variances in \[0.001, 0.001\]; the energy knows \[0.01, 100\]"):
+            ask(energy, noise(4, 1e-3), x)
 
 
 def test_next_coefficients_given_a_measurement() -> None:

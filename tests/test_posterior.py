@@ -9,9 +9,19 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from conftest import DEGRADATIONS, ENERGIES, Shape, energy_and_law
+from conftest import COVARIANCES, DEGRADATIONS, ENERGIES, Shape, energy_and_law
+from linverse.analytic import GaussianMixture
 from linverse.covariance import Covariance, VarianceRange
-from linverse.degradations import Box, Degradation, Denoising, HalfMask, SuperResolution
+from linverse.degradations import (
+    Blur,
+    Box,
+    ColouredNoise,
+    Degradation,
+    Denoising,
+    HalfMask,
+    Inpainting,
+    SuperResolution,
+)
 from linverse.energy import Energy, evaluate
 from linverse.measurement import Measurement
 from linverse.posterior import Posterior, gaussian_energy, residual
@@ -200,6 +210,64 @@ def test_a_wholly_pinned_posterior_has_nothing_left_to_say() -> None:
     posterior, _, _ = setting("denoising", "mixture", VarianceRange(1e-2, 1e3))
     y = posterior.lift(keyed_generator("lift"), random_fill=False).y
     torch.testing.assert_close(posterior.log_prob(y), torch.zeros(2, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+# --- normalisation, by quadrature: nothing here knows how the density was computed -----------------------------------------------
+
+
+def two_pixels(limits: VarianceRange) -> GaussianMixture:
+    """Three correlated bumps in the plane."""
+    means = torch.tensor([[0.2, 0.9], [0.8, 0.1], [0.5, 0.6]], dtype=torch.float64)
+    spread = torch.tensor([[[0.02, 0.01], [0.01, 0.05]], [[0.04, -0.02], [-0.02, 0.03]], [[0.1, 0.0], [0.0, 0.01]]])
+    return GaussianMixture(torch.tensor([0.5, 0.3, 0.2]), means, spread.double(), (1, 1, 2), limits)
+
+
+def plane(centre: float, reach: float, n: int = 201) -> tuple[Tensor, float]:
+    """Images [n², 1, 1, 2] on a square grid, and the area of a cell; smooth densities that vanish at its edge sum up exactly."""
+    axis = torch.linspace(centre - reach, centre + reach, n, dtype=torch.float64)
+    return torch.cartesian_prod(axis, axis).reshape(-1, 1, 1, 2), float(axis[1] - axis[0]) ** 2
+
+
+@pytest.mark.parametrize("family", ["spatial", "fourier", "dct"])
+@pytest.mark.parametrize("variances", [(0.05, 0.3), (0.02, 1e3)], ids=["both measured", "one hidden"])
+def test_the_posterior_density_integrates_to_one(family: str, variances: tuple[float, float]) -> None:
+    energy = two_pixels(VarianceRange(1e-3, 1e3))
+    cov = COVARIANCES[family](torch.tensor(variances, dtype=torch.float64).log().reshape(1, 1, 1, 2), 1)
+    measurement = ColouredNoise(cov).encode(torch.tensor([0.9, 0.4], dtype=torch.float64).reshape(1, 1, 1, 2))
+    x, cell = plane(0.5, 4.0)
+    density = Posterior(energy, measurement).log_prob(x).exp()
+    assert float(density.sum()) * cell == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("family", ["spatial", "fourier"])
+def test_the_density_of_what_is_not_pinned_integrates_to_one(family: str) -> None:
+    """Along the line on which the pinned coefficient is that of y."""
+    energy = two_pixels(VarianceRange(1e-3, 1e3))
+    cov = COVARIANCES[family](torch.tensor([1e-4, 0.5], dtype=torch.float64).log().reshape(1, 1, 1, 2), 1)
+    posterior = Posterior(energy, ColouredNoise(cov).encode(torch.full((1, 1, 1, 2), 0.4, dtype=torch.float64)))
+    z = cov.analysis(posterior.lift(keyed_generator("lift"), random_fill=False).y).expand(2001, -1, -1, -1).clone()
+    z[:, 0, 0, 1] = torch.linspace(-6, 6, 2001, dtype=torch.float64)
+    assert float(posterior.log_prob(cov.synthesis(z)).exp().sum()) * 12 / 2000 == pytest.approx(1, abs=1e-9)
+
+
+def measured_plane(name: str) -> tuple[Degradation, Tensor, float]:
+    """A degradation of two pixels and all raw data that it may give, with the size of a cell."""
+    if name == "mask":
+        raw = torch.zeros(3001, 1, 1, 2, dtype=torch.float64)
+        raw[:, 0, 0, 0] = torch.linspace(-5, 6, 3001, dtype=torch.float64)
+        return Inpainting(torch.tensor([[True, False]]), 0.2), raw, 11 / 3000
+    boundary = "periodic" if name == "blur" else "reflecting"
+    kernel = torch.tensor([[0.6, 0.4]] if name == "blur" else [[0.2, 0.6, 0.2]], dtype=torch.float64)
+    return Blur(kernel, 0.2, boundary), *plane(0.5, 4.0)
+
+
+@pytest.mark.parametrize("name", ["blur", "reflecting blur", "mask"])
+def test_the_evidence_integrates_to_one_over_all_raw_data(name: str) -> None:
+    """With the gain of a blur, and without what was filled in; a fill at the mean costs C/(2λ_max) of it."""
+    degradation, raw, cell = measured_plane(name)
+    energy = two_pixels(VarianceRange(1e-3, 1e5))
+    evidence = Posterior(energy, degradation.encode(raw)).evidence()
+    assert float(evidence.exp().sum()) * cell == pytest.approx(1, abs=1e-6)
 
 
 def test_floor_noise_is_added_alike_and_reproducibly() -> None:

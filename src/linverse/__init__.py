@@ -91,7 +91,19 @@ _HOMES = {
     "posterior": ("Posterior",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = (*_HOMES, "analytic", "baselines", "blind", "data", "information", "metrics", "sampling", "tasks", "units")
+_MODULES = (
+    *_HOMES,
+    "analytic",
+    "baselines",
+    "blind",
+    "data",
+    "information",
+    "metrics",
+    "sampling",
+    "tasks",
+    "typicality",
+    "units",
+)
 
 
 def __getattr__(name: str) -> Any:

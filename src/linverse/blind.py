@@ -21,7 +21,7 @@ from linverse.covariance import FourierCovariance, SpatialCovariance
 from linverse.covariance.fourier import grid_frequencies, mirrored
 from linverse.covariance.random import centre_box
 from linverse.covariance.transfer import gaussian_transfer
-from linverse.energy import Energy, evaluate
+from linverse.energy import Energy, check_pair, evaluate_unchecked
 from linverse.measurement import Measurement
 from linverse.rng import keyed_generator, normal_like
 
@@ -143,13 +143,18 @@ def log_evidence(
 
     The added noise is the same for all of them.
     """
+    if tuple(raw.shape[1:]) != energy.shape:
+        found, taken = ("×".join(map(str, shape)) for shape in (raw.shape[1:], energy.shape))
+        raise ValueError(f"the image is {found}; the model takes {taken} images")
     count = len(next(iter(theta.values())))
     noise = normal_like(raw, keyed_generator("blind", seed))
-    out = []
+    out: list[Tensor] = []
     for rows in torch.arange(count).split(chunk):
         measurement = family.measurement(raw, {name: value[rows] for name, value in theta.items()})
         gaussian = energy.gaussian(measurement.template)
         lifted = measurement.lift(energy.range, gaussian, noise=noise, random_fill=False, add_floor=True)
+        if not out:  # all of a family have one basis and lie within the energy's range: it is said once
+            check_pair(energy, lifted.y, lifted.cov)
         out.append(-(energy(lifted.y, lifted.cov) + lifted.log_gain + lifted.fill_log_density))
     return torch.cat(out)
 
@@ -294,17 +299,26 @@ def maximise(
 
 
 def restore(
-    energy: Energy, result: BlindEstimate, *, integrate: bool = True, mass: float = 0.99, seed: int = 0
+    energy: Energy,
+    result: BlindEstimate,
+    *,
+    integrate: bool = True,
+    mass: float = 0.99,
+    seed: int = 0,
+    chunk: int = 64,
 ) -> Tensor:
     """E[x|y] with θ integrated over its posterior (the grid points that hold `mass` of it), or at its best value."""
     weights = result.log_posterior.flatten().exp()
     order = weights.argsort(descending=True)
     keep = order[: int((weights[order].cumsum(0) < mass).sum()) + 1] if integrate else order[:1]
-    theta = {name: values[keep] for name, values in _product(result.axes).items()}
-    measurement = result.family.measurement(result.raw, theta)
+    share = (weights[keep] / weights[keep].sum()).to(result.raw.dtype)
     noise = normal_like(result.raw, keyed_generator("blind", seed))
-    gaussian = energy.gaussian(measurement.template)
-    lifted = measurement.lift(energy.range, gaussian, noise=noise, random_fill=False)
-    means = evaluate(energy, lifted.y, lifted.cov).mean
-    share = (weights[keep] / weights[keep].sum()).to(means.dtype)
-    return (share.reshape(-1, 1, 1, 1) * means).sum(0, keepdim=True)
+    total = torch.zeros_like(result.raw)
+    for part, weight in zip(keep.split(chunk), share.split(chunk), strict=True):
+        theta = {name: values[part] for name, values in _product(result.axes).items()}
+        measurement = result.family.measurement(result.raw, theta)
+        gaussian = energy.gaussian(measurement.template)
+        lifted = measurement.lift(energy.range, gaussian, noise=noise, random_fill=False)
+        means = evaluate_unchecked(energy, lifted.y, lifted.cov).mean
+        total = total + (weight.reshape(-1, 1, 1, 1) * means).sum(0, keepdim=True)
+    return total

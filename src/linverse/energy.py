@@ -59,14 +59,19 @@ class SelfEvaluating(Protocol):
     def evaluate(self, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation: ...
 
 
-def check_pair(energy: Energy, y: Tensor, cov: Covariance) -> None:
-    """Refuse (y, Σ) of a wrong shape; warn, naming the range, when Σ lies outside of what the energy knows."""
+def check_shapes(energy: Energy, y: Tensor, cov: Covariance) -> None:
+    """Refuse (y, Σ) of a wrong shape."""
     if (cov.channels, *cov.size) != energy.shape:
         raise ValueError(
             f"the covariance is for {cov.channels}×{cov.size[0]}×{cov.size[1]} images; "
             f"the energy takes {'×'.join(map(str, energy.shape))}"
         )
     cov.check_image(y)
+
+
+def check_pair(energy: Energy, y: Tensor, cov: Covariance) -> None:
+    """Refuse (y, Σ) of a wrong shape; warn, naming the range, when Σ lies outside of what the energy knows."""
+    check_shapes(energy, y, cov)
     excess = energy.range.excess(cov)
     if excess:
         warnings.warn(f"Σ has {excess}: the answer is an extrapolation", stacklevel=3)
@@ -79,7 +84,11 @@ def evaluate(energy: Energy, y: Tensor, cov: Covariance, *, create_graph: bool =
     differentiated again (training).
     """
     check_pair(energy, y, cov)
-    y, cov = matched(y, cov)
+    return evaluate_unchecked(energy, *matched(y, cov), create_graph=create_graph)
+
+
+def evaluate_unchecked(energy: Energy, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
+    """The same for one Σ an image, without a word about Σ: for whoever has checked it already."""
     if isinstance(energy, SelfEvaluating):
         return energy.evaluate(y, cov, create_graph=create_graph)
     return autograd_evaluate(energy, y, cov, create_graph=create_graph)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from torch import Tensor
+
 from linverse.models.denoiser import Denoiser
 from linverse.models.learned import LearnedEnergy
-from linverse.models.saving import MANIFEST, ModelFileError, download
+from linverse.models.saving import MANIFEST, ModelFileError, check_manifest, download, folder_references
 
 WEIGHTS_FOLDER = Path(__file__).parent / "weights"
 
@@ -23,6 +25,14 @@ def load(name: str | Path) -> LearnedEnergy:
 def load_denoiser(name: str | Path) -> Denoiser:
     """The same for a denoiser."""
     return Denoiser.from_folder(find_model(name))
+
+
+def reference_images(name: str | Path) -> Tensor | None:
+    """Held-out images [n, C, H, W] in [0, 1] that travel with a model, or None; a loaded one has `reference_images()` itself."""
+    folder = find_model(name)
+    check_manifest(folder)
+    references = folder_references(folder)
+    return None if references is None else references.images()
 
 
 def bundled(root: Path = WEIGHTS_FOLDER) -> list[str]:

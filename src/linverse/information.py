@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
-from linverse.energy import Energy, evaluate
+from linverse.energy import Energy, check_pair, evaluate
 from linverse.posterior import residual
 from linverse.rng import normal_like
 
@@ -41,6 +41,7 @@ def _noisy(x: Tensor, cov: Covariance, generator: torch.Generator | None) -> Ten
 @torch.no_grad()
 def entropy(energy: Energy, cov: Covariance, x: Tensor, generator: torch.Generator | None = None) -> Estimate:
     """Differential entropy of y = x + N(0, Σ) for images x from the prior: E[U]."""
+    check_pair(energy, x, cov)
     noise = cov.expand(len(x))
     return _estimate(energy(_noisy(x, noise, generator), noise))
 
@@ -50,6 +51,7 @@ def mutual_information(
     energy: Energy, cov: Covariance, x: Tensor, generator: torch.Generator | None = None
 ) -> Estimate:
     """I(x; y) in nats for y = x + N(0, Σ), from images x of the prior (one Σ, batch 1)."""
+    check_pair(energy, x, cov)
     noise = cov.expand(len(x))
     _, prior = energy.gaussian(cov)
     gaussian = 0.5 * torch.log1p(prior.double() * torch.exp(-cov.log_variance.double()))
@@ -77,7 +79,7 @@ def _mark(log_variance: Tensor, places: Tensor, sigma: float) -> Tensor:
     """log λ after measuring the given places with noise σ as well."""
     out = log_variance.clone()
     for row, column in places.tolist():
-        out[..., row, column] = torch.logaddexp(-out[..., row, column], torch.tensor(-2 * math.log(sigma))).neg()
+        out[..., row, column] = torch.logaddexp(-out[..., row, column], out.new_tensor(-2 * math.log(sigma))).neg()
     return out
 
 

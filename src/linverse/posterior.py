@@ -4,22 +4,27 @@ Densities are of images at the energy's floor λ_min, x + N(0, λ_min): with K =
     log p(x|y) = Σ_i log N(x_i; m + K(y−m), V) − R(x, Σ_min) + R(y, Σ),   R = U − U_G,
 which equals −U(x, Σ_min) + log N(y; x, Σ−Σ_min) + U(y, Σ) without its cancellations. Coefficients already at λ_min are pinned and
 leave the density.
+
+The most probable x is not among the answers: at the floor of a high-dimensional density it looks like no sample, and from where a search
+for it starts decides what it finds. `rank` sorts samples by their density instead.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
-from linverse.energy import Energy, Evaluation, evaluate
+from linverse.energy import Energy, Evaluation, evaluate_unchecked
 from linverse.measurement import Lifted, Measurement
 from linverse.rng import keyed_generator, normal_like
 from linverse.sampling import Path, SampleResult, sample
 from linverse.sampling.guided import Rule
+from linverse.sampling.sampler import chunk_size
 from linverse.units import bits_per_dim, decibels_per_dim
 
 
@@ -50,7 +55,10 @@ class Posterior:
             )
         self.energy, self.measurement = energy, measurement
         self._lifted = self.lift(generator or keyed_generator("lift"), random_fill=False)
+        self._excess = energy.range.excess(self._lifted.cov)
+        self._warned = False
         self._evaluation: Evaluation | None = None
+        self._residual: Tensor | None = None
 
     def lift(self, generator: torch.Generator | None = None, *, random_fill: bool = True) -> Lifted:
         """(y, Σ) in the energy's range; a fresh random fill of what was not measured, or the prior mean there."""
@@ -63,36 +71,122 @@ class Posterior:
         """Σ of the measurement as the energy sees it."""
         return self._lifted.cov
 
+    def _warn_once(self) -> None:
+        """At the first question, and not again, say that Σ lies outside of what the energy knows, if it does."""
+        if self._excess and not self._warned:
+            self._warned = True
+            warnings.warn(f"Σ has {self._excess}: the answer is an extrapolation", stacklevel=3)
+
+    # --- one shot ----------------------------------------------------------------------------------------------------------
+
     def evaluate(self) -> Evaluation:
         """Energy, scores, mean and variance at the measurement (one network evaluation, kept)."""
+        self._warn_once()
         if self._evaluation is None:
-            self._evaluation = evaluate(self.energy, self._lifted.y, self._lifted.cov)
+            self._evaluation = evaluate_unchecked(self.energy, self._lifted.y, self._lifted.cov)
         return self._evaluation
 
     def mean(self) -> Tensor:
         """E[x|y] in one shot, [B, C, H, W]."""
         return self.evaluate().mean
 
-    def std(self) -> Tensor:
-        """√Var[x_i|y] in one shot, of log λ's shape, per coefficient of the measurement's basis (pixels for masks and denoising)."""
-        return self.evaluate().variance.sqrt()
+    def std(self, samples: int | None = None, steps: Path | Rule | int = 50, **options: Any) -> Tensor:
+        """√Var[x_i|y] in one shot, of log λ's shape, per coefficient of the measurement's basis (pixels for masks and denoising).
+
+        With a number of `samples`, their spread in pixels, [B, C, H, W], whatever the basis; steps and options as in `draw`. An
+        interruption leaves the spread of the samples that were finished.
+        """
+        if samples is None:
+            return self.evaluate().variance.sqrt()
+        if samples < 2:
+            raise ValueError(f"a spread takes at least 2 samples; got {samples}")
+        drawn = self.draw(samples, steps, **options)
+        whole = self._by_measurement(drawn.samples[: drawn.finished])
+        if len(whole) < 2:
+            raise KeyboardInterrupt("interrupted before two samples were finished: they have no spread")
+        return whole.std(dim=0)
+
+    def evidence(self) -> Tensor:
+        """log p(raw data), [B], nats: of data to which the noise that lifts them to λ_min was added."""
+        lifted = self._lifted
+        return -(self.evaluate().energy + lifted.log_gain + lifted.fill_log_density)
+
+    # --- densities ---------------------------------------------------------------------------------------------------------
 
     def log_prob(
         self, x: Tensor, *, unit: str = "nats", floor_noise: bool = False, generator: torch.Generator | None = None
     ) -> Tensor:
-        """log p(x|y), [B]: nats, "bits/dim" (negative log) or "dB/dim". x is an image at the floor λ_min.
+        """log p(x|y), [B]: nats, "bits/dim" (negative log) or "dB/dim". x are images at the floor λ_min, one for each measurement.
 
-        With `floor_noise` N(0, λ_min) is added to x first: do so for clean images, alike for all that are compared.
+        (For a single measurement there may be any number of them.)
+        With `floor_noise` N(0, λ_min) is added to x first: do so for clean images; it is the same for all that are compared.
         """
+        self._warn_once()
+        check_unit(unit)
+        self.covariance.check_image(x)
+        count = self.measurement.batch
+        if len(x) != count and count != 1:
+            raise ValueError(f"there are {len(x)} images for {count} measurements; give one for each")
+        rows = torch.arange(count).expand(len(x)) if count == 1 else torch.arange(count)
+        noise = self._floor_noise(x, generator) if floor_noise else None
+        return in_unit(self._log_density(x, rows, noise), self.covariance.dim, unit)
+
+    @torch.no_grad()
+    def rank(
+        self,
+        samples: Tensor,
+        *,
+        unit: str = "nats",
+        floor_noise: bool = False,
+        generator: torch.Generator | None = None,
+        chunk: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Samples [n, B, C, H, W] sorted by log p(x|y), most probable first, and those log-densities [n, B] (options as in `log_prob`).
+
+        `chunk` images are evaluated at a time.
+        """
+        self._warn_once()
+        check_unit(unit)
+        count = self.measurement.batch
+        if samples.ndim != 5 or samples.shape[1] != count or len(samples) == 0:
+            raise ValueError(f"samples have shape {tuple(samples.shape)}; they must be [n ≥ 1, {count}, C, H, W]")
+        flat, rows = samples.flatten(0, 1), torch.arange(count).repeat(len(samples))
+        self.covariance.check_image(flat)
+        noise = self._floor_noise(flat, generator) if floor_noise else None
+        parts = torch.arange(len(flat)).split(chunk_size(chunk, self.covariance))
+        log_density = torch.cat([self._log_density(flat[part], rows[part], noise) for part in parts])
+        if bool(log_density.isnan().any()):
+            raise FloatingPointError(f"log p(x|y) is NaN for {int(log_density.isnan().sum())} of {len(flat)} samples")
+        values, order = log_density.unflatten(0, (-1, count)).sort(dim=0, descending=True)
+        return samples[order, torch.arange(count)], in_unit(values, self.covariance.dim, unit)
+
+    def _floor_noise(self, like: Tensor, generator: torch.Generator | None) -> Tensor:
+        """N(0, λ_min) for each measurement, [B, C, H, W]."""
+        floor = self.covariance.isotropic(self.energy.range.minimum)
+        blank = like.new_empty(self.measurement.batch, *like.shape[1:])
+        return floor.colour(normal_like(blank, generator or keyed_generator("floor")))
+
+    def _log_density(self, x: Tensor, rows: Tensor, noise: Tensor | None) -> Tensor:
+        """log p(x|y), nats, of images x + noise; `rows` says which measurement (and which noise) each of them belongs to."""
+        if noise is not None:
+            x = x + noise[rows]
+        y, cov = self._repeated(rows)
+        floor = self.covariance[:1].isotropic(self.energy.range.minimum).expand(len(x))
+        return self._transition(x, y, cov, floor) - residual(self.energy, x, floor) + self._residual_of_y()[rows]
+
+    def _repeated(self, rows: Tensor) -> tuple[Tensor, Covariance]:
+        """(y, Σ) of the measurements of the given numbers; views, where there is only one."""
         y, cov = self._lifted.y, self._lifted.cov
-        cov.check_image(x)
-        floor = cov.isotropic(self.energy.range.minimum)
-        if floor_noise:
-            x = x + floor.colour(normal_like(x, generator or keyed_generator("floor")))
-        log_density = (
-            self._transition(x, y, cov, floor) - residual(self.energy, x, floor) + residual(self.energy, y, cov)
-        )
-        return in_unit(log_density, cov.dim, unit)
+        if len(y) == 1:
+            return y.expand(len(rows), -1, -1, -1), cov.expand(len(rows))
+        return y[rows], cov[rows]
+
+    @torch.no_grad()
+    def _residual_of_y(self) -> Tensor:
+        """R(y, Σ), [B], evaluated once."""
+        if self._residual is None:
+            self._residual = residual(self.energy, self._lifted.y, self._lifted.cov)
+        return self._residual
 
     def _transition(self, x: Tensor, y: Tensor, cov: Covariance, floor: Covariance) -> Tensor:
         """Σ_i log N(x_i; m + K(y−m), V) over the coefficients that are not pinned at λ_min."""
@@ -108,6 +202,8 @@ class Posterior:
         terms = -0.5 * (shift.square() * torch.exp(-log_spread) + log_spread + math.log(2 * math.pi))
         return torch.where(free, terms, torch.zeros_like(terms)).double().sum(dim=(1, 2, 3))
 
+    # --- samples -----------------------------------------------------------------------------------------------------------
+
     def draw(
         self, n: int, steps: Path | Rule | int = 50, *, generator: torch.Generator | None = None, **options: Any
     ) -> SampleResult:
@@ -118,36 +214,54 @@ class Posterior:
         """
         if n < 1:
             raise ValueError(f"the number of samples is at least 1; got {n}")
-        rows = torch.arange(self.measurement.batch).repeat(n)
-        gaussian = self.energy.gaussian(self.measurement.template)
-        lifted = self.measurement[rows].lift(self.energy.range, gaussian, generator)
-        return sample(self.energy, lifted.y, lifted.cov, steps, generator=generator, **options)
+        self._warn_once()
+        y, cov = self._redrawn(torch.arange(self.measurement.batch).repeat(n), generator)
+        return sample(self.energy, y, cov, steps, generator=generator, check_range=self._excess is None, **options)
+
+    def _redrawn(self, rows: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Covariance]:
+        """(y, Σ) of the measurements of the given numbers, with fresh fills.
+
+        What was measured stays as it is lifted in every other answer, so that `log_prob` speaks of the same posterior.
+        """
+        y, cov = self._repeated(rows)
+        if bool(self.measurement.measured.all()):
+            return y, cov
+        measurement = self.measurement[rows]
+        fresh = measurement.lift(self.energy.range, self.energy.gaussian(measurement.template), generator)
+        z = torch.where(measurement.measured, cov.analysis(y), cov.analysis(fresh.y))
+        return cov.synthesis(z), cov
 
     def sample(self, n: int, steps: Path | Rule | int = 50, **options: Any) -> Tensor:
-        """n posterior samples of each measurement, [n, B, C, H, W]; options as in `draw`."""
-        samples = self.draw(n, steps, **options).samples
-        return samples[: len(samples) // self.measurement.batch * self.measurement.batch].unflatten(
-            0, (-1, self.measurement.batch)
-        )
+        """n posterior samples of each measurement, [n, B, C, H, W]; options as in `draw`.
 
-    def rank(self, samples: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """Samples [n, B, C, H, W] sorted by log p(x|y), most probable first, and those log-densities [n, B]."""
-        log_density = torch.stack([self.log_prob(x, **options) for x in samples])
-        values, order = log_density.sort(dim=0, descending=True)
-        return samples[order, torch.arange(samples.shape[1])], values
+        Ctrl-C gives what is there, with a warning: `draw` tells how many of them are finished.
+        """
+        drawn = self.draw(n, steps, **options)
+        if not drawn.completed:
+            warnings.warn(
+                f"interrupted: {drawn.finished} samples are finished; any after them are means given the noise that was left",
+                stacklevel=2,
+            )
+        return self._by_measurement(drawn.samples)
 
-    def evidence(self) -> Tensor:
-        """log p(raw data), [B], nats: of data to which the noise that lifts them to λ_min was added."""
-        lifted = self._lifted
-        return -(self.evaluate().energy + lifted.log_gain + lifted.fill_log_density)
+    def _by_measurement(self, samples: Tensor) -> Tensor:
+        """[n·B, …] → [n, B, …], without what an interruption left of a round."""
+        count = self.measurement.batch
+        return samples[: len(samples) // count * count].unflatten(0, (len(samples) // count, count))
+
+
+UNITS = ("nats", "bits/dim", "dB/dim")
+
+
+def check_unit(unit: str) -> None:
+    """Refuse a unit that is none, before anything is computed."""
+    if unit not in UNITS:
+        raise ValueError(f'unit is {unit!r}; it can be "nats", "bits/dim" or "dB/dim"')
 
 
 def in_unit(log_density: Tensor, dim: int, unit: str) -> Tensor:
     """A log-density in the unit that was asked for."""
+    check_unit(unit)
     if unit == "nats":
         return log_density
-    if unit == "bits/dim":
-        return bits_per_dim(log_density, dim)
-    if unit == "dB/dim":
-        return decibels_per_dim(log_density, dim)
-    raise ValueError(f'unit is {unit!r}; it can be "nats", "bits/dim" or "dB/dim"')
+    return bits_per_dim(log_density, dim) if unit == "bits/dim" else decibels_per_dim(log_density, dim)

@@ -1,8 +1,12 @@
 """Is this measurement like what the model knows? Error bars mean little without an answer.
 
-Typicality compares U(y, Σ) with its distribution over *held-out* images under the same Σ: y = x + N(0, Σ). Where y's energy lies in
+Typicality compares U(y, Σ) with its distribution over *held-out* images seen in the same way. Where y's energy lies in
 either tail, the image is unlike the training data (too high), or the noise is not what was said (too low, for white noise that is
-overstated). For y to be judged alone its rank among n reference energies is a p-value, uniform if y is typical.
+overstated). For y to be judged alone its rank among n reference energies is a p-value, uniform if y is typical: at best 2/(n+1).
+
+"In the same way" is y = x + N(0, Σ) for a noisy image. A measurement has more to it: where nothing was measured, y is filled, and is no
+draw of p(y|Σ). The reference images then go through the same gains, noise and lift, with the same fill (the prior's mean on both sides: a
+random one would add a variance of ½ nat² a coefficient to either).
 
 A Σ of an unusual shape is judged by the covariance score: on held-out images whose noise is known, E[κ] = 0 and the regression of
 ½(1−ε²) on κ has slope 1 wherever the model is calibrated.
@@ -10,30 +14,57 @@ A Σ of an unusual shape is judged by the covariance score: on held-out images w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
-from linverse.energy import Energy, evaluate, group_mean
-from linverse.rng import normal_like
+from linverse.energy import Energy, check_pair, evaluate, group_mean, matched
+from linverse.measurement import Measurement
+from linverse.rng import keyed_generator, normal_like
+
+FEWEST = 20  # reference images
+LEVEL = 0.02  # of a false alarm
+LARGEST_BIAS, LARGEST_SLOPE_ERROR = 0.05, 0.3  # of the covariance score, before a model is not trusted with a Σ
+
+
+@runtime_checkable
+class Referenced(Protocol):
+    """An energy that carries held-out images."""
+
+    def reference_images(self) -> Tensor | None: ...
+
+
+def references_of(energy: Energy) -> Tensor | None:
+    """The held-out images [n, C, H, W] that an energy carries, or None."""
+    return energy.reference_images() if isinstance(energy, Referenced) else None
+
+
+# --- images ------------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Typicality:
-    """Where energies [B] lie among those of reference images: `z`-scores and two-sided `p` values, [B]."""
+    """Where energies [B] lie among those of n reference images [1 or B, n]: `z`-scores and two-sided `p` values, [B]."""
 
     energy: Tensor
     reference: Tensor
     z: Tensor
     p: Tensor
 
-    def unusual(self, level: float = 0.01) -> Tensor:
-        """[B], True where the measurement is unlike the reference; n references resolve levels down to 2/(n+1)."""
-        return self.p <= level
+    @property
+    def count(self) -> int:
+        """n."""
+        return self.reference.shape[1]
 
-    def describe(self, level: float = 0.01) -> list[str]:
+    def unusual(self, level: float = LEVEL) -> Tensor:
+        """[B], True where the measurement is unlike the reference: p ≤ level, or p as small as n references can tell, 2/(n+1)."""
+        return self.p <= max(level, 2 / (self.count + 1)) * (1 + 1e-9)
+
+    def describe(self, level: float = LEVEL) -> list[str]:
         """A sentence for each measurement."""
         lines = []
         for z, p, odd in zip(self.z.tolist(), self.p.tolist(), self.unusual(level).tolist(), strict=True):
@@ -49,6 +80,27 @@ class Typicality:
                 )
         return lines
 
+    def records(self) -> list[dict[str, Any]]:
+        """The same as numbers, for a JSON file."""
+        rows = zip(self.p.tolist(), self.z.tolist(), self.unusual().tolist(), self.describe(), strict=True)
+        return [
+            {"p": p, "z": z, "unusual": odd, "reference_images": self.count, "verdict": text}
+            for p, z, odd, text in rows
+        ]
+
+
+def compare(observed: Tensor, reference: Tensor) -> Typicality:
+    """Energies [B] among those of references, [1, n] for all or [B, n]."""
+    count = reference.shape[1]
+    if count < FEWEST:
+        raise ValueError(f"typicality needs at least {FEWEST} held-out images to compare with; got {count}")
+    if not bool(torch.isfinite(observed).all() and torch.isfinite(reference).all()):
+        raise ValueError("the energy is NaN or infinite for the measurement or for held-out images: nothing to compare")
+    z = (observed - reference.mean(dim=1)) / reference.std(dim=1)
+    below = (reference < observed[:, None]).sum(dim=1)
+    tail = torch.minimum(below, count - below).double()
+    return Typicality(observed, reference, z, (2 * (tail + 1) / (count + 1)).clamp_max(1.0))
+
 
 @torch.no_grad()
 def typicality(
@@ -59,26 +111,76 @@ def typicality(
     generator: torch.Generator | None = None,
     chunk: int = 128,
 ) -> Typicality:
-    """Compare U(y, Σ) of each row with held-out images `reference` [n, C, H, W] under that Σ (one for all rows, or one a row)."""
-    if len(reference) < 20:
-        raise ValueError(f"typicality needs at least 20 held-out images to compare with; got {len(reference)}")
-    observed = energy(y, cov.expand(len(y)) if cov.batch == 1 else cov)
+    """Compare U(y, Σ) of each noisy image with held-out images `reference` [n, C, H, W] under that Σ (one for all rows, or one a row)."""
+    check_pair(energy, y, cov)
     shared = cov.batch == 1 or bool((cov.log_variance == cov.log_variance[:1]).all())
     groups = [cov[:1]] if shared else [cov[i : i + 1] for i in range(cov.batch)]
-    expected = torch.stack([_energies(energy, reference, group, generator, chunk) for group in groups])  # [1 or B, n]
-    z = (observed - expected.mean(dim=1)) / expected.std(dim=1)
-    count = expected.shape[1]
-    below = (expected < observed[:, None]).sum(dim=1)
-    tail = torch.minimum(below, count - below).double()
-    return Typicality(observed, expected, z, (2 * (tail + 1) / (count + 1)).clamp_max(1.0))
+    rows = [noisy_energies(energy, group, reference, generator, chunk) for group in groups]
+    return compare(energy(*matched(y, cov)), torch.stack(rows))
 
 
-def _energies(energy: Energy, x: Tensor, cov: Covariance, generator: torch.Generator | None, chunk: int) -> Tensor:
-    values = []
-    for part in x.split(chunk):
+@torch.no_grad()
+def noisy_energies(
+    energy: Energy, cov: Covariance, x: Tensor, generator: torch.Generator | None = None, chunk: int = 128
+) -> Tensor:
+    """U(x + N(0, Σ), Σ) of images x under one Σ (batch 1), [n]."""
+
+    def noisy(part: Tensor) -> tuple[Tensor, Covariance]:
         noise = cov.expand(len(part))
-        values.append(energy(part + noise.colour(normal_like(part, generator)), noise))
-    return torch.cat(values)
+        return part + noise.colour(normal_like(part, generator)), noise
+
+    return _energies(energy, x.to(cov.log_variance), noisy, chunk)
+
+
+@torch.no_grad()
+def measurement_typicality(
+    energy: Energy,
+    measurement: Measurement,
+    reference: Tensor,
+    generator: torch.Generator | None = None,
+    chunk: int = 128,
+) -> Typicality:
+    """Compare each measurement with what the same instrument would have measured of held-out images `reference` [n, C, H, W]."""
+    shared = measurement.log_gain.shape[0] == measurement.log_noise.shape[0] == 1
+    groups = [measurement] if shared else [measurement[i : i + 1] for i in range(measurement.batch)]
+    # the noise of the lift is the one that `Posterior` draws, so that both judge the same y
+    y, cov = _lift(energy, measurement, keyed_generator("lift"))
+    check_pair(energy, y, cov)
+    rows = [measured_energies(energy, group, reference, generator, chunk) for group in groups]
+    return compare(energy(y, cov), torch.stack(rows))
+
+
+@torch.no_grad()
+def measured_energies(
+    energy: Energy, measurement: Measurement, x: Tensor, generator: torch.Generator | None = None, chunk: int = 128
+) -> Tensor:
+    """U(y, Σ) of images x that go through the gains, noise and lift of one measurement, [n]."""
+
+    def measured(part: Tensor) -> tuple[Tensor, Covariance]:
+        return _lift(energy, alike(measurement, part, generator), generator)
+
+    return _energies(energy, x.to(measurement.coefficients), measured, chunk)
+
+
+def _lift(energy: Energy, measurement: Measurement, generator: torch.Generator | None) -> tuple[Tensor, Covariance]:
+    """(y, Σ), what was not measured at the prior's mean."""
+    gaussian = energy.gaussian(measurement.template)
+    lifted = measurement.lift(energy.range, gaussian, generator, random_fill=False)
+    return lifted.y, lifted.cov
+
+
+def alike(measurement: Measurement, x: Tensor, generator: torch.Generator | None = None) -> Measurement:
+    """Images x [n, C, H, W] measured with the gains and the noise of one measurement: z = |h|x + √ν v."""
+    noise = torch.exp(0.5 * measurement.log_noise) * normal_like(x, generator)
+    z = measurement.template.analysis(x) * measurement.log_gain.exp() + noise
+    return replace(measurement, raw=z, coefficients=z, hidden=None)
+
+
+def _energies(energy: Energy, x: Tensor, see: Callable[[Tensor], tuple[Tensor, Covariance]], chunk: int) -> Tensor:
+    return torch.cat([energy(*see(part)) for part in x.split(chunk)])
+
+
+# --- noises ------------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -89,6 +191,16 @@ class Calibration:
     bias_error: float
     slope: float
     slope_error: float
+
+    def doubt(self) -> str | None:
+        """Why error bars under this Σ are not to be trusted, or None: deviations that are large, and beyond chance (4 standard errors)."""
+        bias, slope = abs(self.bias) - 4 * self.bias_error, abs(self.slope - 1) - 4 * self.slope_error
+        if bias <= LARGEST_BIAS and slope <= LARGEST_SLOPE_ERROR:
+            return None
+        return (
+            f"the model is not calibrated for noise of this shape: on held-out images its covariance score has mean {self.bias:+.2f} "
+            f"(0 if all is well) and slope {self.slope:.2f} (1)"
+        )
 
 
 def calibration(

@@ -80,6 +80,8 @@ def test_bad_operators_are_refused() -> None:
         sample_operator(energy, raw, forward, lambda r: 2 * backward(r), 2.0)
     with pytest.raises(ValueError, match=r"data of shape \(1, 5\); the measurement's is \(1, 6\)"):
         sample_operator(energy, torch.zeros(1, 6).double(), forward, backward, 2.0)
+    with pytest.raises(ValueError, match="at least 1; got 20, 0 and 50"):
+        sample_operator(energy, raw, forward, backward, 2.0, draws=0)
     with pytest.raises(ValueError, match="hard constraint"):
         sample_operator(energy, raw, forward, backward, 0.0)
     with pytest.raises(ValueError, match="nothing was measured"):

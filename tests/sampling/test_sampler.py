@@ -312,6 +312,7 @@ def test_interrupting_gives_what_is_there() -> None:
     energy, y, cov = small(5)
     result = sample(Interrupted(energy, 4 + 3), y, cov, 3, chunk=2, generator=keyed_generator("stop"))
     assert not result.completed
+    assert result.finished == 2
     assert result.samples.shape[0] == 4  # one chunk done, one on its way, one not begun
     finished = sample(energy, y, cov, 3, chunk=2, generator=keyed_generator("stop"))
     assert torch.equal(result.samples[:2], finished.samples[:2])
@@ -348,6 +349,8 @@ def test_bad_questions_are_refused() -> None:
         ("a path ends where it ends", {"path": path}),
         ("image has shape", {"y": torch.zeros(1, 1, 3, 3)}),
         ("NaN or infinite entries", {"y": task.y * math.nan}),
+        ("y has no rows", {"y": task.y[:0]}),
+        ("chunk is a number of images, at least 1; got 0", {"chunk": 0}),
         ("3 covariances for 1 images", {"cov": task.cov.expand(3)}),
         ("finish is 'end'", {"finish": "end"}),
         ("a predictor samples at temperature 1 only", {"temperature": 0.5}),
@@ -364,3 +367,7 @@ def test_a_sigma_outside_of_the_energys_range_is_named() -> None:
     task = problem("mask", 1)
     with pytest.warns(UserWarning, match=r"variances in \[1e-09, .*\]; the energy knows \[1e-06, 1e\+03\]"):
         sample(task.energy, task.y, task.cov, 4, floor=1e-9)
+    foreign, _ = prior(1, VarianceRange(1e-6, 1e3, ("dct",)))
+    with pytest.warns(UserWarning, match="a spatial covariance; the energy knows dct") as caught:
+        sample(foreign, task.y, task.cov, 4)
+    assert len(caught) == 1  # though it holds for both ends of the path

@@ -53,6 +53,6 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print(f"\nlinverse {name}: interrupted", file=sys.stderr)
         raise SystemExit(130) from None
-    except (ValueError, OSError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
         print(f"linverse {name}: {error}", file=sys.stderr)
         raise SystemExit(1) from error

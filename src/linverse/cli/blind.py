@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from linverse.cli.grids import Axis, Question, Search
     from linverse.cli.output import OutputFolder
     from linverse.models.learned import LearnedEnergy
+    from linverse.typicality import Typicality
 
 HELP = """Which degradation made this picture? The evidence p(y|θ) over a grid of parameters, credible intervals, and the picture
 restored with the parameters integrated out.
@@ -103,8 +104,10 @@ def run(options: Options, console: Console) -> None:
     with Watcher(console) as watcher:
         found = search(energy, raw, family, axes, seed=options.seed, progress=lambda d, t: watcher("evidence", d, t))
     restored = restore(energy, found.final, seed=options.seed)
-    write(out, options, found, restored, truth, clean, {"seconds": round(time.monotonic() - started, 1)})
-    show(console, found, truth, out)
+    judged = judge(energy, found)
+    extra = {"seconds": round(time.monotonic() - started, 1), **({"typicality": judged.records()[0]} if judged else {})}
+    write(out, options, found, restored, truth, clean, extra)
+    show(console, found, truth, out, judged)
 
 
 # --- the question ------------------------------------------------------------------------------------------------------------------
@@ -189,6 +192,20 @@ def measure(
     return x, None
 
 
+def judge(energy: LearnedEnergy, found: Search) -> Typicality | None:
+    """Whether the picture, degraded as is most probable, is like the held-out images that the model carries; None if it has none."""
+    from linverse.rng import keyed_generator
+    from linverse.typicality import measurement_typicality, references_of
+
+    reference = references_of(energy)
+    if reference is None:
+        return None
+    final = found.final
+    theta = {name: final.raw.new_tensor([value]) for name, value in final.best.items()}
+    measurement = final.family.measurement(final.raw, theta)
+    return measurement_typicality(energy, measurement, reference, keyed_generator("typicality"))
+
+
 # --- what comes out ----------------------------------------------------------------------------------------------------------------
 
 
@@ -256,8 +273,10 @@ def evidence_table(found: Search) -> str:
     return text.getvalue()
 
 
-def show(console: Console, found: Search, truth: dict[str, float] | None, out: OutputFolder) -> None:
-    """The estimates as a table, and a warning where the grid was too short."""
+def show(
+    console: Console, found: Search, truth: dict[str, float] | None, out: OutputFolder, judged: Typicality | None = None
+) -> None:
+    """The estimates as a table, whether the picture is typical, and a warning where the grid was too short."""
     from linverse.cli.pictures import decimals_for
 
     table = Table("parameter", "estimate", "90 % interval", *(["truth"] if truth else []), box=None)
@@ -267,6 +286,8 @@ def show(console: Console, found: Search, truth: dict[str, float] | None, out: O
         row = [axis.name, f"{found.value(axis):{digits}} {axis.unit}", f"{low:{digits}} … {high:{digits}}"]
         table.add_row(*row, *([f"{truth[axis.name]:g}"] if truth else []))
     console.print(table)
+    if judged is not None:
+        note(console, f"with these values, against {judged.count} held-out images: {judged.describe()[0]}")
     for axis in found.at_edge():
         hint = "" if axis.spacing == "whole" else ": widen it with --grid LOW HIGH N"
         note(console, f"note: the evidence is largest at the edge of the grid of {axis.name}{hint}")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from linverse.cli.demo import Blind, Demo, Setting
 from linverse.cli.generation import Growth
-from linverse.cli.pictures import caption, draw_posterior, draw_std, estimate_text, nats, painted, seen_picture
+from linverse.cli.pictures import caption, draw_posterior, draw_std, estimate_text, nats, seen_picture
 from linverse.cli.restoration import Restoration
-from linverse.experiments.figures import GREY, INK, draw_cell
+from linverse.experiments.figures import GREY, INK, draw_cell, painted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -43,7 +43,17 @@ def print_card(console: Console, config: dict[str, object], card: dict[str, obje
     for key in ("kind", "shape", "minimum", "maximum", "bases", "parameterisation", "embedding"):
         if key in config:
             table.add_row(key, str(config[key]))
-    for key in ("data", "licence", "parameters", "steps", "seconds", "constant", "limits", "test_error"):
+    for key in (
+        "data",
+        "licence",
+        "parameters",
+        "steps",
+        "seconds",
+        "constant",
+        "limits",
+        "test_error",
+        "reference_images",
+    ):
         if key in card:
             table.add_row(key, str(card[key]))
     console.print(table)

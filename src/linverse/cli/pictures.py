@@ -15,22 +15,15 @@ from torch import Tensor
 
 from linverse.cli.grids import Axis, Search
 from linverse.cli.restoration import Restoration
-from linverse.experiments.figures import BLUE, GREY, INK, SKY, VERMILION, draw_cell
+from linverse.experiments.figures import BLUE, GREY, INK, SKY, VERMILION, draw_cell, painted
 from linverse.measurement import Measurement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MISSING = (0.16, 0.30, 0.52)
 STD_COLOURS = "inferno"
 LARGEST_STD = 0.5  # of anything between 0 and 1
-
-
-def painted(image: Tensor, missing: Tensor) -> Tensor:
-    """[C, H, W] and a boolean [1 or C, H, W] → [3, H, W] with the missing pixels in their colour."""
-    colour = image.new_tensor(MISSING).reshape(3, 1, 1)
-    return torch.where(missing.any(dim=0, keepdim=True), colour, image.detach().clamp(0, 1).expand(3, -1, -1))
 
 
 def seen_picture(measurement: Measurement) -> Tensor:

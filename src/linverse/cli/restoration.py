@@ -5,13 +5,15 @@ is the one-shot variance; for blurs and super-resolution it lives in another bas
 samples, or, without enough of them, the diagonal of Q diag(Var) Qᵀ averaged over each block of Q (the diagonal approximation).
 
 Samples are taken at the floor λ_min, where the energy knows their density: log p(x|y) ranks them, in nats.
+
+A model that carries held-out images says whether the picture is like them, and whether it is calibrated for this noise (typicality.py).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ from linverse.energy import Energy
 from linverse.measurement import Measurement
 from linverse.posterior import Posterior, in_unit
 from linverse.rng import keyed_generator
+from linverse.typicality import Calibration, Typicality, calibration, measurement_typicality, references_of
 
 Report = Callable[[int, int], None]
 FEWEST_FOR_SPREAD = 4  # samples; a spread of fewer says nothing
@@ -31,7 +34,8 @@ class Restoration:
     """The answers about one image; all pictures are [C, H, W], log-densities in nats of images at the floor λ_min.
 
     `samples` [n, C, H, W] come most probable first, with `log_probs` [n] (empty after an interruption, when there is no density to
-    rank by); `evaluations` counts those of the energy for one sample.
+    rank by); `evaluations` counts those of the energy for one sample. `typicality` and `calibration` are None for a model without
+    held-out images.
     """
 
     measurement: Measurement
@@ -48,6 +52,8 @@ class Restoration:
     log_prob_truth: float | None = None
     evaluations: int = 1
     completed: bool = True
+    typicality: Typicality | None = None
+    calibration: Calibration | None = None
 
     def record(self) -> dict[str, Any]:
         """The numbers, for a JSON file."""
@@ -65,6 +71,10 @@ class Restoration:
                 values[name] = self.density(value)
         if self.truth is not None:
             values["psnr_of_mean_db"] = psnr(self.mean, self.truth)
+        if self.typicality is not None:
+            values["typicality"] = self.typicality.records()[0]
+        if self.calibration is not None:
+            values["calibration"] = asdict(self.calibration)
         return values
 
     def density(self, log_prob: float) -> dict[str, float]:
@@ -95,6 +105,17 @@ def one_shot_std(posterior: Posterior) -> tuple[Tensor, str]:
     cov, variance = posterior.covariance, posterior.evaluate().variance
     source = "one-shot" if cov.basis == "spatial" else "one-shot, diagonal approximation"
     return cov.full(cov.pool(variance)).sqrt()[0], source
+
+
+def judge(result: Restoration, energy: Energy) -> None:
+    """Compare with the held-out images that the model carries, if any: one evaluation of each to judge the picture, one the noise."""
+    reference = references_of(energy)
+    if reference is None:
+        return
+    measurement = result.measurement
+    result.typicality = measurement_typicality(energy, measurement, reference, keyed_generator("typicality"))
+    cov = measurement.covariance(energy.range)
+    result.calibration = calibration(energy, cov, reference.to(cov.log_variance), keyed_generator("calibration"))
 
 
 def add_samples(

@@ -93,7 +93,7 @@ def run(options: Options, console: Console) -> None:
     """Load, restore, write."""
     from linverse.cli.experiment import Watcher
     from linverse.cli.output import OutputFolder
-    from linverse.cli.restoration import add_samples, one_shot
+    from linverse.cli.restoration import add_samples, judge, one_shot
     from linverse.hub import load
 
     started = time.monotonic()
@@ -102,6 +102,7 @@ def run(options: Options, console: Console) -> None:
     measurement, truth = measure(options, degradation, energy, console)
     out = OutputFolder(options.out or default_folder(options.image), "linverse restore", planned_files(options))
     result = one_shot(energy, measurement, truth)
+    judge(result, energy)
     for text in doubts(result):
         note(console, f"note: {text}")
     write_one_shot(out, result)
@@ -162,18 +163,20 @@ def measure(
 
 
 def doubts(result: Restoration) -> list[str]:
-    """Reasons not to trust the answer, for a user to read; that Σ lies outside of the model's range is said where it is used.
-
-    The place for a test of U(y, Σ) against its distribution under the model, which would tell untypical pictures.
-    """
+    """Reasons not to trust the answer, for a user to read; that Σ lies outside of the model's range is said where it is used."""
     from linverse.cli.pictures import LARGEST_STD
 
+    out = []
+    if result.typicality is not None and bool(result.typicality.unusual()[0]):
+        out.append(f"this picture is {result.typicality.describe()[0]}")
+    if result.calibration is not None and (doubt := result.calibration.doubt()):
+        out.append(doubt)
     largest = float(result.std.max())
-    if largest <= 1.1 * LARGEST_STD:
-        return []
-    return [
-        f"the model says that a pixel has std {largest:.2f}, where {LARGEST_STD} is the most possible: do not trust it here"
-    ]
+    if largest > 1.1 * LARGEST_STD:
+        out.append(
+            f"the model says that a pixel has std {largest:.2f}, where {LARGEST_STD} is the most possible: do not trust it here"
+        )
+    return out
 
 
 # --- what comes out ----------------------------------------------------------------------------------------------------------------
@@ -242,6 +245,9 @@ def show(console: Console, result: Restoration, out: OutputFolder) -> None:
     """A short table, and where the files are."""
     table = Table("", "value", box=None)
     table.add_row("log-evidence of the measurement", f"{result.evidence:.1f} nats")
+    if result.typicality is not None:
+        verdict = result.typicality.describe()[0]
+        table.add_row(f"against {result.typicality.count} held-out images", verdict)
     table.add_row("largest posterior std of a pixel", f"{float(result.std.max()):.3f} ({result.std_from})")
     if len(result.log_probs):
         best, worst = result.density(float(result.log_probs[0])), result.density(float(result.log_probs[-1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from linverse.cli.output import OutputFolder
+    from linverse.covariance import Covariance
     from linverse.energy import Energy
 
 HELP = """How probable are these pictures under a model? Log-densities in nats and bits/dim, sorted, with a gallery.
 
 The density is of the picture plus a trace of noise, N(0, λ_min): 8-bit pictures have no density of their own. λ_min is the smallest
-variance that the model knows. Compare numbers of one model only.
+variance that the model knows. Compare numbers of one model only. A model that carries held-out images also
+says how typical a picture is: p is small where hardly any of them is as probable, or as improbable.
 
 examples:
   linverse score shoe.png bag.png                          two pictures
@@ -53,11 +55,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Scored:
-    """A picture and its log-density in nats."""
+    """A picture, its log-density in nats, and where that lies among those of held-out images (of a model that carries some)."""
 
     path: Path
     image: Tensor
     log_density: float
+    typicality: dict[str, Any] | None = None
 
 
 def main(arguments: list[str]) -> None:
@@ -86,11 +89,22 @@ def run(options: Options, console: Console) -> None:
     pictures = [(path, read_image(path, energy.shape, console, resize=options.resize)) for path in paths]
     with Watcher(console) as watcher:
         scored = score(energy, pictures, options.seed, lambda done, total: watcher("scoring", done, total))
+    scored = judge(energy, scored, options.seed)
     write(out, scored, energy, options, completed=len(scored) == len(paths))
     show(console, scored, energy, out)
     if len(scored) < len(paths):
         note(console, f"interrupted: {len(scored)} of {len(paths)} pictures were scored")
         raise SystemExit(130)
+
+
+def floor(energy: Energy) -> Covariance:
+    """λ_min·I."""
+    import torch
+
+    from linverse.covariance import SpatialCovariance
+
+    channels, height, width = energy.shape
+    return SpatialCovariance(torch.zeros(1, 1, height, width), channels).isotropic(energy.range.minimum)
 
 
 def score(
@@ -99,11 +113,9 @@ def score(
     """Most probable first; Ctrl-C ends it with the pictures that are done."""
     import torch
 
-    from linverse.covariance import SpatialCovariance
     from linverse.rng import keyed_generator, normal_like
 
-    _, height, width = energy.shape
-    cov = SpatialCovariance(torch.zeros(1, 1, height, width), energy.shape[0]).isotropic(energy.range.minimum)
+    cov = floor(energy)
     # one draw for all: what differs between two pictures is then the pictures
     noise = cov.colour(normal_like(torch.empty(1, *energy.shape), keyed_generator(seed, "score")))
     scored: list[Scored] = []
@@ -118,6 +130,22 @@ def score(
         if not scored:
             raise
     return sorted(scored, key=lambda one: -one.log_density)
+
+
+def judge(energy: Energy, scored: list[Scored], seed: int) -> list[Scored]:
+    """The same pictures, with where each lies among the held-out images that the model carries, if any."""
+    import torch
+
+    from linverse.rng import keyed_generator
+    from linverse.typicality import compare, noisy_energies, references_of
+
+    reference = references_of(energy)
+    if reference is None:
+        return scored
+    expected = noisy_energies(energy, floor(energy), reference, keyed_generator(seed, "reference"))
+    energies = torch.tensor([-one.log_density for one in scored], dtype=expected.dtype)
+    found = compare(energies, expected[None]).records()
+    return [replace(one, typicality=record) for one, record in zip(scored, found, strict=True)]
 
 
 def bits(one: Scored) -> float:
@@ -144,6 +172,7 @@ def write(out: OutputFolder, scored: list[Scored], energy: Energy, options: Opti
             "image": str(one.path),
             "log_density_nats": round(one.log_density, 4),
             "bits_per_dim": round(bits(one), 5),
+            **{key: one.typicality[key] for key in ("p", "z", "unusual") if one.typicality is not None},
         }
         for rank, one in enumerate(scored, start=1)
     ]
@@ -159,7 +188,9 @@ def write(out: OutputFolder, scored: list[Scored], energy: Energy, options: Opti
     heading += f" · the first and last {SHOWN // 2} of {len(scored)}" if gap else ""
     labels = [nats(one.log_density) for one in kept]
     out.write("gallery.png", picture(lambda: gallery_figure([one.image for one in kept], labels, heading)))
-    settings = {"model": options.model, "seed": options.seed, "smallest_variance": energy.range.minimum}
+    settings: dict[str, Any] = {"model": options.model, "seed": options.seed, "smallest_variance": energy.range.minimum}
+    compared = scored[0].typicality
+    settings["reference_images"] = 0 if compared is None else compared["reference_images"]
     out.finish({"completed": completed, **settings, "linverse": linverse.__version__, "scores": rows})
 
 
@@ -172,13 +203,16 @@ def ends(scored: list[Scored], most: int) -> tuple[list[Scored], bool]:
 
 def show(console: Console, scored: list[Scored], energy: Energy, out: OutputFolder) -> None:
     """The sorted table."""
-    table = Table("", "picture", "log p (nats)", "bits/dim", box=None)
+    compared = scored[0].typicality
+    table = Table("", "picture", "log p (nats)", "bits/dim", *(["typical?"] if compared else []), box=None)
     kept, gap = ends(scored, LISTED)
     for place, one in enumerate(kept):
         rank = place + 1 if not gap or place < LISTED // 2 else len(scored) - len(kept) + place + 1
         if gap and place == LISTED // 2:
-            table.add_row("…", "", "", "")
-        table.add_row(str(rank), one.path.name.replace("[", r"\["), f"{one.log_density:.1f}", f"{bits(one):.3f}")
+            table.add_row("…")
+        row = [str(rank), one.path.name.replace("[", r"\["), f"{one.log_density:.1f}", f"{bits(one):.3f}"]
+        table.add_row(*row, *([one.typicality["verdict"]] if one.typicality else []))
     console.print(table)
-    note(console, f"log p(x + N(0, λ_min)), λ_min = {energy.range.minimum:g}; most probable first")
+    against = f"; compared with {compared['reference_images']} held-out images of the model" if compared else ""
+    note(console, f"log p(x + N(0, λ_min)), λ_min = {energy.range.minimum:g}; most probable first{against}")
     note(console, f"wrote {out.folder}/: gallery.png, scores.csv, result.json")

@@ -1,4 +1,5 @@
-"""A model on disk: weights (safetensors), a configuration (JSON) that says which kind of model it is, and a manifest of both.
+"""A model on disk: weights (safetensors), a configuration (JSON) that says which kind of model it is, maybe reference images, and a
+manifest of all.
 
 Folders follow the conventions of the Hugging Face hub (`save_pretrained`, `from_pretrained`, `push_to_hub`). The manifest holds the size
 and sha256 of each file, written when the model was saved, so that a file that was cut short or changed since is refused by name.
@@ -14,7 +15,9 @@ from typing import Any, ClassVar, Self
 
 import torch
 from huggingface_hub import PyTorchModelHubMixin
-from torch import nn
+from torch import Tensor, nn
+
+from linverse.models.reference import REFERENCE, References, read_references, write_references
 
 WEIGHTS, CONFIG, MANIFEST, CARD = "model.safetensors", "config.json", "manifest.json", "card.json"
 
@@ -31,10 +34,15 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def _recorded(folder: Path) -> tuple[str, ...]:
+    """The files that a manifest speaks of: reference images only where there are some."""
+    return (WEIGHTS, CONFIG, REFERENCE) if (folder / REFERENCE).is_file() else (WEIGHTS, CONFIG)
+
+
 def write_manifest(folder: Path) -> None:
-    """Record the size and sha256 of the weights and of the configuration."""
+    """Record the size and sha256 of the weights, of the configuration and of the reference images."""
     files = {
-        name: {"bytes": (folder / name).stat().st_size, "sha256": _digest(folder / name)} for name in (WEIGHTS, CONFIG)
+        name: {"bytes": (folder / name).stat().st_size, "sha256": _digest(folder / name)} for name in _recorded(folder)
     }
     (folder / MANIFEST).write_text(json.dumps({"files": files}, indent=2) + "\n")
 
@@ -45,7 +53,9 @@ def check_manifest(folder: Path) -> None:
     if missing:
         raise ModelFileError(f"{folder} has no {', '.join(missing)}: it is not a model saved by linverse")
     recorded = _read_json(folder / MANIFEST).get("files", {})
-    for name in (WEIGHTS, CONFIG):
+    if REFERENCE in recorded and not (folder / REFERENCE).is_file():
+        raise ModelFileError(f"{folder} has no {REFERENCE}, which was saved with the model; fetch it again")
+    for name in _recorded(folder):
         if not isinstance(recorded.get(name), dict):
             raise ModelFileError(f"{folder / MANIFEST} says nothing of {name}: it was changed; fetch the model again")
         _check_file(folder / name, recorded[name])
@@ -79,14 +89,23 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 class HubModel(PyTorchModelHubMixin, library_name="linverse"):
-    """What a module needs to be saved and loaded: `config` of the class `config_type`, which has a `kind`, `to_dict` and `from_dict`."""
+    """What a module needs to be saved and loaded: `config` of the class `config_type`, which has a `kind`, `to_dict` and `from_dict`.
+
+    `references` are held-out images that travel with the weights, if any.
+    """
 
     config_type: ClassVar[type[Any]]
     config: Any
+    references: References | None = None
+
+    def reference_images(self) -> Tensor | None:
+        """Held-out images [n, C, H, W] in [0, 1] to compare a picture with, or None."""
+        return None if self.references is None else self.references.images()
 
     def _save_pretrained(self, save_directory: Path) -> None:
         super()._save_pretrained(save_directory)
         (save_directory / CONFIG).write_text(json.dumps(self.config.to_dict(), indent=2) + "\n")
+        write_references(save_directory, self.references)
         write_manifest(save_directory)
 
     @classmethod
@@ -134,6 +153,7 @@ class HubModel(PyTorchModelHubMixin, library_name="linverse"):
             model.load_state_dict(load_file(folder / WEIGHTS, device=map_location), strict=True, assign=True)
         except (RuntimeError, SafetensorError) as error:
             raise ModelFileError(f"{folder / WEIGHTS} does not fit its configuration: {error}") from error
+        model.references = folder_references(folder)
         return model.to(map_location, memory_format=torch.channels_last).eval()
 
 
@@ -149,13 +169,21 @@ def read_config(folder: Path, config_type: type[Any]) -> Any:
         raise ModelFileError(f"{folder / CONFIG} does not describe a model of this version: {error}") from error
 
 
+def folder_references(folder: Path) -> References | None:
+    """The reference images of a saved model, if it has any."""
+    try:
+        return read_references(folder)
+    except (ValueError, OSError) as error:
+        raise ModelFileError(f"{folder / REFERENCE} holds no reference images: {error}") from error
+
+
 def download(repo_id: str, **options: Any) -> Path:
     """The folder of a model of the hub, in its cache."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError
 
     try:
-        return Path(snapshot_download(repo_id, allow_patterns=[WEIGHTS, CONFIG, MANIFEST, CARD], **options))
+        return Path(snapshot_download(repo_id, allow_patterns=[WEIGHTS, CONFIG, MANIFEST, CARD, REFERENCE], **options))
     except (OSError, HFValidationError) as error:
         raise ModelFileError(
             f"there is no folder {repo_id!r}, and the hub gave no model of that name: {error}"

@@ -59,6 +59,8 @@ def sample_operator(
     generator: torch.Generator | None = None,
 ) -> AnnealedResult:
     """One chain for each row of raw = Hx + σv: `operator` H takes images [N, C, H, W], `adjoint` Hᵀ takes raw data."""
+    if min(levels, draws, thin) < 1:
+        raise ValueError(f"levels, draws and thin are at least 1; got {levels}, {draws} and {thin}")
     variance, bottom = variance_from_sigma(sigma), energy.range.minimum if floor is None else floor
     template = SpatialCovariance(raw.new_zeros(1, 1, *energy.shape[1:]), energy.shape[0])
     blank = raw.new_zeros(1, *energy.shape)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
-from linverse.energy import Energy, SelfEvaluating, autograd_evaluate
+from linverse.energy import Energy, evaluate_unchecked
 from linverse.sampling.paths import span
 
 
@@ -58,9 +58,7 @@ class Eye:
         cov = self.template.with_log_variance(log_variance.expand(z.shape[0], -1, -1, -1))
         x = cov.synthesis(z)
         self.evaluations += 1
-        # the range of Σ is checked once for a whole path, not at every step
-        energy = self.energy
-        seen = energy.evaluate(x, cov) if isinstance(energy, SelfEvaluating) else autograd_evaluate(energy, x, cov)
+        seen = evaluate_unchecked(self.energy, x, cov)  # Σ is checked once for a whole path, not at every step
         point = Point(z, log_variance, cov.analysis(seen.mean), seen.variance, seen.cov_score, seen.energy)
         self._check(point)
         return point

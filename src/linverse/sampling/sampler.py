@@ -9,6 +9,7 @@ What was not measured must be drawn afresh in y for every sample (`Measurement.l
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
-from linverse.energy import Energy, check_pair
+from linverse.energy import Energy, check_pair, check_shapes
 from linverse.rng import normal_like
 from linverse.sampling.guided import Rule, join_paths, stack_levels
 from linverse.sampling.langevin import MALA, Info, Kernel, start, warm_up
@@ -37,7 +38,7 @@ class SampleResult:
     """`samples` [N, C, H, W]; `path` as it was taken; `energy` U(x, Σ_0) of the last iterate, [N].
 
     `info` stacks what the corrector reported, [steps, N]; `evaluations` counts those of the energy for one sample. After Ctrl-C
-    `completed` is False and `samples` are the Tweedie means of what had been begun.
+    `completed` is False and `samples` are the Tweedie means of what had been begun, of which the first `finished` came to the end.
     """
 
     samples: Tensor
@@ -46,6 +47,7 @@ class SampleResult:
     info: Info | None
     evaluations: int
     completed: bool
+    finished: int
 
 
 def sample(
@@ -63,20 +65,23 @@ def sample(
     generator: torch.Generator | None = None,
     progress: Report | bool = False,
     chunk: int | None = None,
+    check_range: bool = True,
 ) -> SampleResult:
     """One sample of p(x | y) for each row of y [N, C, H, W], Σ = `cov` (one for all, or one a row).
 
     `path`: a number of steps (the geometric path to `floor`, by default the energy's λ_min), a `Path`, or a guided `Rule`.
     `corrector`: a kernel for all levels, or one a level (see `tune`). `finish`: "mean" (Tweedie), "sample" (plus the variance that is
     left, at Σ = 0), or "floor" (x at Σ_0, whose density the energy knows). `chunk` rows are held in memory at a time.
+    `check_range`: warn if the path leaves what the energy knows.
     """
-    check_pair(energy, y, cov)
+    check_shapes(energy, y, cov)
     cov = _prepare(y, cov, finish)
     schedule = _schedule(energy, y, cov, path, floor)
-    check_pair(energy, y, schedule.end if isinstance(schedule, Guide) else schedule.covariance(-1))
+    if check_range:
+        _warn_outside(energy, cov, schedule)
     correct = _corrector(corrector, corrector_steps, schedule, temperature, generator)
     predictor = predictor or TwoStepAncestral()
-    size = chunk or max(1, CHUNK_PIXELS // cov.dim)
+    size = chunk_size(chunk, cov)
     starts = range(0, y.shape[0], size)
     runs: list[Run] = []
     completed = True
@@ -89,6 +94,23 @@ def sample(
         except KeyboardInterrupt:
             completed = False
         return _gather(runs, schedule, finish if completed else "mean", completed)
+
+
+def chunk_size(chunk: int | None, cov: Covariance) -> int:
+    """How many images to evaluate at a time: as asked for, or as many as have `CHUNK_PIXELS`."""
+    if chunk is None:
+        return max(1, CHUNK_PIXELS // cov.dim)
+    if chunk < 1:
+        raise ValueError(f"chunk is a number of images, at least 1; got {chunk}")
+    return chunk
+
+
+def _warn_outside(energy: Energy, cov: Covariance, schedule: Path | Guide) -> None:
+    """Name what both ends of the path have beyond the energy's range; what lies between them is no further out."""
+    end = schedule.end if isinstance(schedule, Guide) else schedule.covariance(-1)
+    for excess in dict.fromkeys(energy.range.excess(sigma) for sigma in (cov, end)):
+        if excess:
+            warnings.warn(f"Σ has {excess}: the answer is an extrapolation", stacklevel=3)
 
 
 def tune(
@@ -149,6 +171,7 @@ class Run:
     levels: list[Tensor] = field(default_factory=list, init=False)
     infos: list[Info] = field(default_factory=list, init=False)
     evaluations: int = field(default=0, init=False)
+    arrived: bool = field(default=False, init=False)
 
     def go(self, report: Report) -> None:
         """From Σ_T to the floor."""
@@ -170,6 +193,7 @@ class Run:
                 self.infos.extend(infos)
             self.evaluations = eye.evaluations
             report(step, total)
+        self.arrived = True
 
     def _predict(self, eye: Eye, log_next: Tensor, past: Past | None) -> Point:
         """The predictor's step, and a look around at its end."""
@@ -220,7 +244,9 @@ def _gather(runs: list[Run], schedule: Path | Guide, finish: str, completed: boo
     energies = torch.cat([point.energy for _, point in begun])
     path = schedule if isinstance(schedule, Path) else join_paths([run.taken() for run, _ in begun])
     evaluations = max(run.evaluations for run, _ in begun)
-    return SampleResult(samples, path, energies, _stack_infos([run.infos for run, _ in begun]), evaluations, completed)
+    infos = _stack_infos([run.infos for run, _ in begun])
+    finished = sum(len(run.y) for run in runs if run.arrived)
+    return SampleResult(samples, path, energies, infos, evaluations, completed, finished)
 
 
 def _stack_infos(chunks: list[list[Info]]) -> Info | None:
@@ -245,6 +271,8 @@ def _prepare(y: Tensor, cov: Covariance, finish: str) -> Covariance:
     cov = cov.detach().to(y.dtype).to(y.device)
     if cov.batch not in (1, y.shape[0]):
         raise ValueError(f"there are {cov.batch} covariances for {y.shape[0]} images; give one, or one an image")
+    if len(y) == 0:
+        raise ValueError("there are no images to sample from: y has no rows")
     if not bool(torch.isfinite(y).all()):
         raise ValueError(f"the measurement has {int((~torch.isfinite(y)).sum())} NaN or infinite entries")
     return cov.expand(y.shape[0])

@@ -71,6 +71,8 @@ class TrainConfig:
     look_every: int = 2000
     """steps between pictures of what the model can do and its self-tests on a few images; 0: never"""
     self_test_images: int = 1024
+    reference_images: int = 128
+    """held-out images kept beside the weights, so that unusual pictures can be told; 0 keeps none"""
 
     def to_dict(self) -> dict[str, Any]:
         data = asdict(self)

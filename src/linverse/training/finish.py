@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from linverse.models.learned import LearnedEnergy
+from linverse.models.reference import References
 from linverse.rng import keyed_generator
 from linverse.training.loop import Trainer, parameter_count
 from linverse.training.losses import Part
@@ -42,6 +43,13 @@ def run_self_test(trainer: Trainer, energy: LearnedEnergy, images: int) -> SelfT
     return self_test(energy, held_out, parts, bases)
 
 
+def references(trainer: Trainer) -> References | None:
+    """Held-out images to keep with the weights."""
+    held_out = trainer.held_out
+    white = getattr(held_out, "white", 255)  # data sets of bytes say which one means 1: theirs come back bit for bit
+    return References.last_of(len(held_out), held_out.batch, trainer.config.reference_images, white)
+
+
 def finish(trainer: Trainer, folder: Path, name: str) -> dict[str, Any]:
     """Save the averaged model under `folder`; returns its card."""
     model = trainer.averaged
@@ -58,6 +66,8 @@ def finish(trainer: Trainer, folder: Path, name: str) -> dict[str, Any]:
         result = run_self_test(trainer, model, trainer.config.self_test_images)
         card["constant"] = float(model.constant)
         card["self_test"] = result.to_dict()
+        model.references = references(trainer)
+        card["reference_images"] = 0 if model.references is None else len(model.references)
     model.save_pretrained(folder)
     (folder / "card.json").write_text(json.dumps(card, indent=2) + "\n")
     return card

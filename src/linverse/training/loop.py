@@ -226,7 +226,15 @@ class Trainer:
 
 def check_same_run(stored: str, config: TrainConfig, folder: Path) -> None:
     """A folder holds one run: going on with another configuration is refused (more steps are fine)."""
-    free = {"steps", "checkpoint_seconds", "evaluate_every", "look_every", "evaluation_images", "self_test_images"}
+    free = {
+        "steps",
+        "checkpoint_seconds",
+        "evaluate_every",
+        "look_every",
+        "evaluation_images",
+        "self_test_images",
+        "reference_images",
+    }
     before, now = json.loads(stored), json.loads(config.to_json())
     changed = [key for key in now if key not in free and before.get(key) != now[key]]
     if changed:

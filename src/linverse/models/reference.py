@@ -1,0 +1,79 @@
+"""Held-out images that travel with a model: a sample of what it knows, for a user's picture to be compared with (typicality.py).
+
+They lie as bytes in `reference.safetensors` beside the weights, x = pixels/white ∈ [0, 1]. The file stays under `MOST_BYTES`; a set of
+fewer than `FEWEST` images cannot tell what is unusual, and is not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor
+
+REFERENCE = "reference.safetensors"
+MOST_BYTES, HEADER_BYTES = 2_000_000, 1_000
+FEWEST = 20
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """Images [n, C, H, W] as uint8; the byte `white` means 1 (scikit-learn's digits: 16)."""
+
+    pixels: Tensor
+    white: int = 255
+
+    def __post_init__(self) -> None:
+        if self.pixels.dtype != torch.uint8 or self.pixels.ndim != 4 or not 1 <= self.white <= 255:
+            found = f"{self.pixels.dtype} of shape {tuple(self.pixels.shape)}, white {self.white}"
+            raise ValueError(f"reference images are uint8 [n, C, H, W] with white in 1…255; got {found}")
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def images(self) -> Tensor:
+        """Float32 in [0, 1]."""
+        return self.pixels.to(torch.float32) / self.white
+
+    @classmethod
+    def last_of(cls, count: int, batch: Callable[[Tensor], Tensor], wanted: int, white: int = 255) -> Self | None:
+        """The last `wanted` of `count` images, which `batch` gives by their numbers, or as many as fit; None for too few.
+
+        The last ones, because people try a model on the first.
+        """
+        if min(count, wanted) < FEWEST:
+            return None
+        room = (MOST_BYTES - HEADER_BYTES) // batch(torch.arange(1)).numel()
+        kept = min(count, wanted, room)
+        if kept < FEWEST:
+            return None
+        x = batch(torch.arange(count - kept, count))
+        return cls((x.clamp(0, 1) * white).round().to(torch.uint8).contiguous(), white)
+
+
+def write_references(folder: Path, references: References | None) -> None:
+    """Write the file, or remove one that belongs to another model."""
+    from safetensors.torch import save_file
+
+    path = folder / REFERENCE
+    if references is None:
+        path.unlink(missing_ok=True)
+        return
+    save_file({"images": references.pixels}, path, metadata={"white": str(references.white)})
+
+
+def read_references(folder: Path) -> References | None:
+    """What a folder holds of them; raises ValueError or OSError where that is not what `write_references` writes."""
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / REFERENCE
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            return References(file.get_tensor("images"), int((file.metadata() or {}).get("white", "")))
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
