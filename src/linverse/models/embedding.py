@@ -39,7 +39,7 @@ def band_weights(frequencies: Tensor) -> Tensor:
 
 
 BANDS = 1 + len(RADII) * len(ANGLES)
-FAINTEST = 3e-3
+FAINTEST = 0.03
 
 
 class SpaceFrequencyEmbedding(nn.Module):
