@@ -17,6 +17,7 @@ from torch import Tensor
 from conftest import DEGRADATIONS, energy_and_law, random_covariance
 from linverse import degradations as dg
 from linverse.covariance import VarianceRange
+from linverse.covariance.transfer import gaussian_transfer
 from linverse.measurement import Lifted, Measurement
 from linverse.rng import keyed_generator
 from oracles import convolve, matrix_of, z_threshold
@@ -307,7 +308,8 @@ def test_masks_that_cannot_be_are_refused() -> None:
         (dg.RandomPixels(keep=0), "keep 0 of 36"),
         (dg.RandomPixels(keep=37), "keep 37 of 36"),
         (dg.SuperResolution(4), "4×4 do not tile a 6×6"),
-        (dg.Blur(torch.ones(7, 7)), "7×7, larger than the 6×6"),
+        (dg.Blur(torch.ones(7, 7)), "7×7, larger than the 6×6 image: give a smaller kernel"),
+        (dg.GaussianBlur(0.5, size=7), "7×7, larger than the 6×6"),
         (dg.Blur(torch.ones(13, 1), boundary="reflecting"), "reaches past the 6×6"),
         (dg.GaussianBlur(1.0, boundary="reflecting", size=4), "odd length only.*periodic"),
         (dg.Blur(dg.motion_kernel(5, 0.5, 0), boundary="reflecting"), "even in each axis only.*motion.*periodic"),
@@ -613,3 +615,25 @@ def test_the_lift_has_finite_gradients_in_the_operator() -> None:
         for leaf in (gain, noise):
             assert leaf.grad is not None
             assert bool(torch.isfinite(leaf.grad).all())
+
+
+@pytest.mark.parametrize("boundary", ["periodic", "reflecting"])
+@pytest.mark.parametrize("size", [(8, 8), (3, 9), (12, 5)])
+def test_a_gaussian_is_cut_to_fit_small_images(boundary: str, size: tuple[int, int]) -> None:
+    """As many odd taps a side as the image holds, of unit sum; an image that holds all of them is blurred by all of them."""
+    blur = dg.GaussianBlur(0.8, 0.01, boundary)
+    room = [n if boundary == "periodic" else 2 * n - 1 for n in size]
+    wanted = tuple(min(9, n - (n % 2 == 0)) for n in room)
+    kernel = blur.kernel_for(size)
+    assert tuple(kernel.shape) == wanted
+    assert float(kernel.sum()) == pytest.approx(1)
+    x = image(1, (1, *size))
+    assert bool(blur.measure(x, keyed_generator("v")).coefficients.isfinite().all())
+    torch.testing.assert_close(blur.operator(torch.full_like(x, 0.3)), torch.full_like(x, 0.3))
+    assert torch.equal(blur.kernel_for((28, 28)), blur.kernel)
+
+
+def test_a_gaussian_on_small_images_is_that_of_training() -> None:
+    blur = dg.GaussianBlur(0.8)
+    told = gaussian_transfer(torch.tensor([0.8]).double(), (8, 8), "periodic")[0]
+    torch.testing.assert_close(blur.transfer((8, 8), torch.float64).real, told)

@@ -21,14 +21,17 @@ from linverse import cli
 from linverse.analytic import GaussianMixture
 from linverse.baselines import METHODS, EnergyDenoiser, NotApplicable, Solution, pigdm
 from linverse.cli import evaluate as command
+from linverse.cli import evaluate_view as view
 from linverse.covariance import VarianceRange
 from linverse.experiments import harness
-from linverse.experiments.harness import contenders, pictures, report, runner, tables
+from linverse.experiments.harness import contenders, measures, pictures, report, scoring, tables
 from linverse.experiments.harness.audit import POSTERIOR, PRIOR, densities
-from linverse.experiments.harness.contenders import TRUTH, Contender, Models, PaletteModel, parse_contender
+from linverse.experiments.harness.contenders import TRUTH, Contender, parse_contender
+from linverse.experiments.harness.networks import AS_DENOISER, Models, PaletteModel
 from linverse.experiments.harness.plan import Plan, Setting, Task, Unit, make_plan
 from linverse.experiments.harness.runner import Clock, run_units
 from linverse.experiments.harness.storage import Store, slug
+from linverse.metrics import frechet_from_features
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.learned import EnergyConfig, LearnedEnergy
 from linverse.models.unet import UNetConfig
@@ -140,6 +143,10 @@ def test_a_plan_refuses_nonsense() -> None:
         tiny_plan(batch=0)
     with pytest.raises(ValueError, match="the model takes"):
         replace(tiny_plan(), truth=torch.zeros(2, 1, 4, 4))
+    with pytest.raises(ValueError, match="no images"):
+        tiny_plan(images=0)
+    with pytest.raises(ValueError, match="do not tile"):
+        tiny_plan(tasks=("sr4:factor=3",))
 
 
 # --- running, resuming, sharing ----------------------------------------------------------------------------------------------
@@ -162,8 +169,13 @@ def test_the_whole_thing(tmp_path: Path) -> None:
             assert set(method["summary"]) == {"PSNR", "SSIM", "Fréchet-pixels", PRIOR, POSTERIOR}
         assert set(task["methods"][TRUTH]["values"]) == {PRIOR, POSTERIOR}
     assert result["tasks"]["box20"]["methods"]["dps:steps=3"]["evaluations"] == 4
+    assert result["tasks"]["motion:size=3"]["options"] == {"size": 3, "intensity": 0.3, "sigma": 2e-3, "seed": 0}
+    networks = {label: result["tasks"]["box20"]["methods"][label]["network"] for label in QUICK}
+    assert networks == dict(zip(QUICK, ("none", "energy", "energy", "score"), strict=True))
     timings = json.loads((tmp_path / "timings.json").read_text())
-    assert len(timings["box20"]["ours:steps=3"]["batches"]) == 2
+    assert len(timings["tasks"]["box20"]["ours:steps=3"]["batches"]) == 2
+    assert set(timings["spent"]) == {"solving", "metrics", "densities", "tables and pictures"}
+    assert all(seconds > 0 for seconds in timings["spent"].values())
 
 
 def test_values_are_those_of_the_images(tmp_path: Path) -> None:
@@ -173,6 +185,9 @@ def test_values_are_those_of_the_images(tmp_path: Path) -> None:
     torch.testing.assert_close(torch.tensor(found["values"]["PSNR"]).double(), exact, rtol=1e-5, atol=1e-5)
     assert found["summary"]["PSNR"]["estimate"] == pytest.approx(float(exact.mean()))
     assert found["summary"]["PSNR"]["low"] < found["summary"]["PSNR"]["estimate"] < found["summary"]["PSNR"]["high"]
+    pixels = (torch.full_like(plan.truth, 0.5).flatten(1), plan.truth.flatten(1))
+    distance = frechet_from_features(*pixels)
+    assert found["summary"]["Fréchet-pixels"]["estimate"] == pytest.approx(float(distance), rel=1e-5)
     assert found["evaluations"] is None  # a user's function that returns images does not say
 
 
@@ -236,7 +251,7 @@ def test_a_half_finished_evaluation_says_so(tmp_path: Path) -> None:
     plan = tiny_plan("pseudo-inverse", "posterior-mean")
     store = Store(tmp_path, plan)
     run_units(plan, store, 0, 2)
-    methods = harness.conclude(plan, store, pictures=0)["tasks"]["box20"]["methods"]
+    methods = harness.conclude(plan, store, pictures=0)[0]["tasks"]["box20"]["methods"]
     assert {method["status"] for method in methods.values()} == {"unfinished"}
     assert "run the command again" in (tmp_path / "table.md").read_text()
 
@@ -261,9 +276,35 @@ def test_a_changed_configuration_is_refused(change: str, tmp_path: Path, monkeyp
         other = replace(plan, tasks=(replace(task, degradation=parse_task("box20:side=3", (8, 8))),))
     else:
         other = replace(plan, models=replace(plan.models, score=EnergyDenoiser(plan.models.energy)))
-    with pytest.raises(ValueError, match=rf"{change}.* was .* and is .*another --out"):
+    with pytest.raises(ValueError, match=rf"{change}.* was .* and is .*another --out") as complaint:
         Store(tmp_path, other)
+    assert len(str(complaint.value)) < 400  # hashes are cut short
     Store(tmp_path, plan)
+
+
+def test_a_changed_solver_of_the_user_is_not_taken_for_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, body = (
+        tmp_path / "my_changing_solver.py",
+        "def solve(model, degradation, y_raw, generator):\n    return y_raw * {}\n",
+    )
+    path.write_text(body.format(1))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    plan = tiny_plan("my_changing_solver:solve")
+    harness.evaluate_methods(plan, tmp_path / "out", pictures=0)
+    Store(tmp_path / "out", plan)
+    path.write_text(body.format(2))
+    with pytest.raises(ValueError, match=r"source was .* and is .*remove .*my_changing_solver-solve, or give another"):
+        Store(tmp_path / "out", plan)
+
+
+def test_files_of_somebody_else_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "table.md").write_text("my thesis")
+    with pytest.raises(ValueError, match=r"table.md that no evaluation wrote"):
+        harness.evaluate_methods(tiny_plan("pseudo-inverse"), tmp_path)
+    assert (tmp_path / "table.md").read_text() == "my thesis"
 
 
 # --- what goes wrong ---------------------------------------------------------------------------------------------------------
@@ -399,6 +440,8 @@ def test_methods_with_settings() -> None:
     assert contender.given == {"weight": 0.5, "steps": 20}
     assert contender.settings["cap"] == 2.0
     assert isinstance(contender.given["steps"], int)
+    assert parse_contender("dps:weight=2").given == {"weight": 2}  # a whole number is a number
+    assert parse_contender("daps:eta=1e-5,prior_variance=none").given == {"eta": 1e-5, "prior_variance": None}
     assert parse_contender("pigdm").solve is pigdm.solve
     values = contenders.parse_settings("a=1,b=1e-3,c=true,d=none,e=euler", "x")
     assert values == {"a": 1, "b": 1e-3, "c": True, "d": None, "e": "euler"}
@@ -410,6 +453,10 @@ def test_methods_with_settings() -> None:
         ("dsp", "there is no method 'dsp'; there are ours"),
         ("dps:wieght=1", "no setting wieght; the settings are steps=100"),
         ("dps:weight", "name=value"),
+        ("dps:steps=many", "steps is a whole number .default: 100.; got 'many'"),
+        ("dps:steps=1.5", "a whole number"),
+        ("dps:weight=true", "a number"),
+        ("ours:predictor=3", "a word"),
         ("no.such.module:solve", "cannot be imported"),
         ("math:no_such", "cannot be imported"),
         ("math:pi", "not a function"),
@@ -447,16 +494,34 @@ def test_every_method_finds_its_model() -> None:
     full = Models(bare.energy, tiny_denoiser(), (PaletteModel(inpainting), PaletteModel(deblurring)))
     box, blur = parse_task("box20", (8, 8)), parse_task("gauss:std=0.5", (8, 8))
     palette, dps = parse_contender("palette"), parse_contender("dps")
-    assert bare.choose(parse_contender("ours"), "box20", box) == (bare.energy, None)
-    assert bare.choose(parse_contender("pseudo-inverse"), "box20", box) == (None, None)
-    assert "--score-model" in (bare.choose(dps, "box20", box)[1] or "")
-    assert "--palette-model" in (bare.choose(palette, "box20", box)[1] or "")
-    assert full.choose(dps, "box20", box) == (full.score, None)
-    assert full.choose(palette, "box20", box)[0] is inpainting
-    assert full.choose(palette, "gauss:std=0.5", blur)[0] is deblurring
+    ours, trivial = (bare.choose(parse_contender(name), "box20", box) for name in ("ours", "pseudo-inverse"))
+    assert (ours.network, ours.kind, ours.reason) == (bare.energy, "energy", None)
+    assert (trivial.network, trivial.kind, trivial.reason) == (None, "none", None)
+    lent = bare.choose(dps, "box20", box)  # no score network: the energy lends itself, and that is said
+    assert isinstance(lent.network, EnergyDenoiser)
+    assert (lent.network.energy, lent.kind, lent.reason) == (bare.energy, AS_DENOISER, None)
+    assert "--palette-model box20=FOLDER" in (bare.choose(palette, "box20", box).reason or "")
+    assert (full.choose(dps, "box20", box).network, full.choose(dps, "box20", box).kind) == (full.score, "score")
+    assert full.choose(palette, "box20", box).network is inpainting
+    assert full.choose(palette, "gauss:std=0.5", blur).network is deblurring
     bound = replace(full, palettes=(PaletteModel(inpainting, "half"),))
-    assert bound.choose(palette, "half:depth=2", box)[0] is inpainting
-    assert bound.choose(palette, "box20", box)[0] is None
+    assert bound.choose(palette, "half:depth=2", box).network is inpainting
+    assert bound.choose(palette, "box20", box).network is None
+    misfit = replace(full, palettes=(PaletteModel(deblurring, "box20"),)).choose(palette, "box20", box)
+    assert misfit.network is None
+    assert "which shows 2 channels" in (misfit.reason or "")
+
+
+def test_networks_of_another_kind_are_refused_at_once() -> None:
+    energy, small = tiny_energy(), Denoiser(DenoiserConfig((1, 4, 4), 1e-4, 1e2, backbone=BACKBONE))
+    for make, complaint in (
+        (lambda: Models(energy, tiny_denoiser(2)), "score network is conditional.*--palette-model"),
+        (lambda: Models(energy, small), r"takes images of \(1, 4, 4\); the energy takes \(1, 8, 8\)"),
+        (lambda: Models(energy, None, (PaletteModel(tiny_denoiser()),)), "not conditional.*--score-model"),
+        (lambda: Models(energy, None, (PaletteModel(tiny_denoiser(2), "bokeh"),)), "for bokeh: there is no such task"),
+    ):
+        with pytest.raises(ValueError, match=complaint):
+            make()
 
 
 # --- tables, pictures, time --------------------------------------------------------------------------------------------------
@@ -471,6 +536,7 @@ def test_the_table_marks_the_best_and_escapes() -> None:
         }
         return {
             "status": "done",
+            "network": "score",
             "summary": summary,
             "evaluations": 3,
             "gradients": None,
@@ -478,15 +544,19 @@ def test_the_table_marks_the_best_and_escapes() -> None:
         }
 
     skipped = {"status": "skipped", "reason": "no model"}
-    task = {"sigma": 0.1, "audit_sigma": 0.1, "methods": {"a": method(20, 3), "b": method(30, 5), "c": skipped}}
+    about = {"options": {"side": 20.0, "sigma": 0.1}, "sigma": 0.1, "audit_sigma": 0.1}
+    task = about | {"methods": {"a": method(20, 3), "b": method(30, 5), "c": skipped}}
+    timings = {"tasks": {"t": {"a": {"per_image": 0.5}}}}
     whole = {"configuration": {"images": 4, "data": "d", "seed": 0, "floor": 1e-6}, "tasks": {"t": task}}
-    text = tables.markdown(whole, {"t": {"a": {"per_image": 0.5}}})
-    assert "| method | PSNR ↑ | Fréchet-pixels ↓ | log p(x̂) | evaluations | gradients | seconds |" in text
-    assert "| a | 20 [19, 21] | **3** | -1 [-2, 0] | 3 | – | 0.5 |" in text
-    assert "| b | **30** [29, 31] | 5 |" in text
+    text = tables.markdown(whole, timings)
+    assert "## t (side=20, sigma=0.1)" in text
+    assert "| method | network | PSNR ↑ | Fréchet-pixels ↓ | log p(x̂) | evaluations | gradients | seconds |" in text
+    assert "| a | score | 20 [19, 21] | **3** | -1 [-2, 0] | 3 | – | 0.5 |" in text
+    assert "| b | score | **30** [29, 31] | 5 |" in text
     assert "- c skipped: no model" in text
-    lines = tables.csv_text(whole, {"t": {"a": {"per_image": 0.5}}}).splitlines()
-    assert lines[0].startswith("task,method,status,PSNR,PSNR low,PSNR high,Fréchet-pixels,")
+    lines = tables.csv_text(whole, timings).splitlines()
+    assert lines[0].startswith("task,method,status,network,PSNR,PSNR low,PSNR high,Fréchet-pixels,")
+    assert lines[1].startswith("t,a,done,score,20,")
     assert lines[1].endswith(",0.5")
     assert lines[3].startswith("t,c,skipped,,")
 
@@ -502,7 +572,7 @@ def test_a_perfect_restoration_has_a_finite_psnr(tmp_path: Path) -> None:
     found = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["denoise:sigma=0"]["methods"][
         "pseudo-inverse"
     ]
-    assert found["values"]["PSNR"] == [runner.PSNR_CAP] * 7
+    assert found["values"]["PSNR"] == [scoring.PSNR_CAP] * 7
 
 
 def test_frechet_interval() -> None:
@@ -517,10 +587,89 @@ def test_frechet_interval() -> None:
 
 
 def test_features_are_named_and_chosen() -> None:
-    assert report.features_for(Setting(features="pixels"), (28, 28)).name == "pixels"
-    assert report.features_for(Setting(features="auto"), (8, 8)).name == "pixels"
+    assert measures.features_for(Setting(features="pixels"), (28, 28)).name == "pixels"
+    assert measures.features_for(Setting(features="auto"), (8, 8)).name == "pixels"
     with pytest.raises(ValueError, match="features are"):
         Setting(features="inception")
+    with pytest.raises(ValueError, match="features math:pi is a float"):
+        measures.features_for(Setting(features="math:pi"), (8, 8))
+
+
+FEATURES = """
+import torch
+
+def rows(images):
+    return images.mean(dim=(1, 3))
+
+def inception(images):
+    return images.flatten(1).repeat(1, 32)
+
+def false_inception(images):
+    return images.flatten(1)
+
+inception.name = false_inception.name = "Inception-v3"
+"""
+
+
+def test_features_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named after themselves; Inception's 2048, and nothing else, make an FID."""
+    (tmp_path / "my_features.py").write_text(FEATURES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for function, name in (("rows", "Fréchet-rows"), ("inception", "FID")):
+        plan = tiny_plan("pseudo-inverse", features=f"my_features:{function}")
+        harness.evaluate_methods(plan, tmp_path / name, pictures=0)
+        assert f"| {name} ↓ |" in (tmp_path / name / "table.md").read_text()
+    plan = tiny_plan("pseudo-inverse", features="my_features:false_inception")
+    with pytest.raises(ValueError, match="64 dimensions; FID is defined on Inception's 2048"):
+        harness.evaluate_methods(plan, tmp_path / "none")
+    assert not (tmp_path / "none").exists()  # before any work
+
+
+def test_what_the_networks_make_of_the_truth_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Computed once a batch, up to the budget, and the values are those of the metric itself, bit for bit."""
+    made: list[int] = []
+
+    class Kept:
+        bytes = 100
+
+        def __init__(self, reference: Tensor) -> None:
+            made.append(len(reference))
+            self.reference = reference
+
+        def __call__(self, x: Tensor) -> Tensor:
+            return (x - self.reference).square().mean(dim=(1, 2, 3))
+
+    monkeypatch.setitem(scoring.PREPARED, "DISTS", Kept)
+    plan = tiny_plan("pseudo-inverse", "posterior-mean", tasks=("box20", "sr4"), metrics=("PSNR", "DISTS"))
+    units = [unit for unit in plan.units() if unit.contender is not None]
+    assert len(units) == 8
+    for budget, wanted in ((1000, 2), (100, 1 + 4), (99, 8)):
+        made.clear()
+        scorer = scoring.Scorer(plan, budget)
+        for unit in units:
+            found = scorer(unit, plan.images(unit) + 0.1)
+            torch.testing.assert_close(
+                found["PSNR"], torch.full((len(plan.images(unit)),), 20.0).double(), rtol=1e-4, atol=0
+            )
+            torch.testing.assert_close(found["DISTS"], torch.full((len(plan.images(unit)),), 0.01), rtol=1e-4, atol=0)
+        assert len(made) == wanted
+
+
+def test_measures_are_tried_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from linverse import metrics
+
+    def absent(x: Tensor, reference: Tensor) -> Tensor:
+        raise metrics.MissingWeights("install the weights")
+
+    monkeypatch.setitem(metrics.METRICS, "DISTS", metrics.Metric(absent, "lower"))
+    with pytest.raises(metrics.MissingWeights, match="install the weights"):
+        harness.evaluate_methods(tiny_plan(metrics=("PSNR", "DISTS")), tmp_path / "out")
+    with pytest.raises(ValueError, match="at least 16 pixels"):
+        harness.evaluate_methods(tiny_plan(features="vgg16"), tmp_path / "out")
+    with pytest.raises(ValueError, match="number of images in a grid"):
+        harness.evaluate_methods(tiny_plan(), tmp_path / "out", pictures=-1)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_mosaic_puts_every_image_into_its_cell() -> None:
@@ -531,6 +680,25 @@ def test_the_mosaic_puts_every_image_into_its_cell() -> None:
         middle = row * cell + cell // 2
         assert float(image[0, middle, cell // 2]) == 0.0
         assert float(image[0, middle, cell + cell // 2]) == row / 2
+
+
+def test_missing_pixels_are_not_black(tmp_path: Path) -> None:
+    plan = tiny_plan("pseudo-inverse", tasks=("box20", "denoise"))
+    box, noise = plan.tasks
+    raw = plan.raw(Unit(box, None, 0))
+    seen = pictures.as_seen(box, raw)
+    assert seen.shape == (4, 3, 8, 8)
+    torch.testing.assert_close(seen[0, :, 4, 4], torch.tensor(pictures_missing()))
+    torch.testing.assert_close(seen[0, :, 0, 0], raw[0, 0, 0, 0].clamp(0, 1).expand(3))
+    assert torch.equal(pictures.as_seen(noise, raw), raw)
+    image, _ = pictures.mosaic([plan.truth[:4], seen])  # grey beside colour
+    assert image.shape[0] == 3
+
+
+def pictures_missing() -> tuple[float, float, float]:
+    from linverse.experiments.figures import MISSING
+
+    return MISSING
 
 
 def test_a_hopeless_method_does_not_flatten_the_histograms() -> None:
@@ -548,6 +716,65 @@ def test_the_remaining_time_counts_each_method_by_itself() -> None:
     clock.tick("fast", 3.0)
     assert clock.done == 3
     assert clock.remaining == pytest.approx(2 * 10 + 2 * 2 + (10 + 1 + 3) / 3)
+
+
+def test_failures_are_told_when_they_happen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    def broken(model: object, degradation: object, y_raw: Tensor, generator: torch.Generator) -> Tensor:
+        raise RuntimeError("out of luck")
+
+    plan, said = tiny_plan(own("broken", broken), "pseudo-inverse", tasks=("box20", "sr4")), []
+    with view.Watcher(Console(width=200)) as watcher:
+
+        def watch(clock: Clock, text: str) -> None:
+            watcher(clock, text)
+            said.append((text, capsys.readouterr().out))
+
+        run_units(plan, Store(tmp_path, plan), watch=watch)
+    told = [(text, printed) for text, printed in said if printed]
+    assert [text for text, _ in told] == ["broken on box20", "broken on sr4"]  # at the next batch, each once
+    assert "broken on box20 failed, the others go on: RuntimeError: out of luck" in told[0][1]
+
+
+def test_a_line_now_and_then_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    with view.Watcher(Console(width=200), rank=1, world=2) as watcher:
+        clock = Clock({"dps": 3}, 4)
+        watcher(clock, "dps on box20")
+        assert capsys.readouterr().out == ""  # not at once
+        watcher.shown -= view.LINE_EVERY + 1
+        clock.tick("dps", 20.0)
+        watcher(clock, "dps on box20")
+    assert capsys.readouterr().out == "[2/2] 2/4 dps on box20 0:00:40 left\n"
+
+
+def test_the_printed_table_fits_a_terminal() -> None:
+    from rich.cells import cell_len
+    from rich.console import Console
+
+    names = ["PSNR", "SSIM", "LPIPS-Alex@56", "DISTS", "Fréchet-VGG16", PRIOR, POSTERIOR]
+    values = dict(zip(names, (21.114, 0.7311, 0.07093, 0.1046, 12.345, -1043.52, -1109.31), strict=True))
+    summary = {name: {"estimate": value} for name, value in values.items()}
+    done = {"status": "done", "summary": summary, "evaluations": 1001}
+    console = Console(width=80, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
+    console.print(view.means_table({"posterior-mean": done, "my_solvers:solve:steps=20": done}, names))
+    text = console.export_text()
+    assert max(map(cell_len, text.splitlines())) <= 80
+    for shown in (
+        "21.11",
+        "0.731",
+        "0.071",
+        "0.105",
+        "12.3",
+        "-1043.5",
+        "-1109.3",
+        "1001",
+        "Alex@56",
+        "posterior-mean",
+    ):
+        assert text.count(shown) >= 1, shown
 
 
 def test_slugs_are_file_names() -> None:
@@ -606,11 +833,49 @@ def test_command_with_a_broken_method_fails_in_the_end(
     assert values_of(tmp_path / "out")["tasks"]["box20"]["methods"]["pseudo-inverse"]["status"] == "done"
 
 
-def test_command_uses_the_energy_as_a_denoiser(folders: Path, tmp_path: Path) -> None:
-    more = ("--score-model", "energy", "--task", "box20", "--method", "diffpir:steps=2", "--pictures", "0")
-    cli.main(arguments(folders, tmp_path / "out", *more))
+@pytest.mark.parametrize("given", [(), ("--score-model", "energy")])
+def test_command_uses_the_energy_as_a_denoiser(
+    given: tuple[str, ...], folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ("--task", "box20", "--method", "diffpir:steps=2", "--pictures", "0")
+    cli.main(arguments(folders, tmp_path / "out", *given, *more))
     method = values_of(tmp_path / "out")["tasks"]["box20"]["methods"]["diffpir:steps=2"]
     assert (method["evaluations"], method["gradients"]) == (3, 3)
+    assert method["network"] == AS_DENOISER
+    printed = capsys.readouterr().out
+    assert printed.index("diffpir:steps=2 uses the energy itself") < printed.index("box20 (")  # before the work
+
+
+def test_command_tells_of_missing_models_before_the_work(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick = ("--task", "box20", "--method", "pseudo-inverse", "--pictures", "0")
+    palette = f"box20={folders / 'palette'}"
+    for more, complaint in (
+        (("--method", "palette:steps=2"), "palette:steps=2 cannot be run: it needs a conditional network"),
+        (("--score-model", str(folders / "palette")), "the score network is conditional"),
+        (("--score-model", str(folders / "energy")), "--score-model"),
+        (("--palette-model", str(folders / "score")), "the Palette network is not conditional"),
+    ):
+        with pytest.raises(SystemExit, match="1"):
+            cli.main(arguments(folders, tmp_path / "out", *quick, *more))
+        assert complaint in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+    cli.main(
+        arguments(
+            folders,
+            tmp_path / "out",
+            *quick,
+            "--task",
+            "sr4",
+            "--method",
+            "palette:steps=2",
+            "--palette-model",
+            palette,
+        )
+    )
+    printed = capsys.readouterr().out
+    assert printed.index("note: palette:steps=2 is left out on sr4") < printed.index("box20 (")
 
 
 def test_command_complains_to_the_user(folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -618,6 +883,11 @@ def test_command_complains_to_the_user(folders: Path, tmp_path: Path, capsys: py
         (("--task", "bokeh"), "there is no task 'bokeh'"),
         (("--method", "dsp"), "there is no method 'dsp'"),
         (("--images", "99999"), "99999 are needed"),
+        (("--images", "0"), "--images is 0; it must be at least 1"),
+        (("--pictures", "-1"), "--pictures is -1"),
+        (("--threads", "0"), "--threads is 0"),
+        (("--task", "box20:side=nan"), "side is a number"),
+        (("--task", "motion:size=9"), "smaller kernel"),
     ):
         with pytest.raises(SystemExit, match="1"):
             cli.main(arguments(folders, tmp_path / "out", *more))
@@ -633,8 +903,17 @@ def test_command_complains_to_the_user(folders: Path, tmp_path: Path, capsys: py
 def test_command_lists(capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["evaluate", "--list"])
     printed = capsys.readouterr().out
-    assert all(name in printed for name in (*METHODS, "box20", "vhalf", "motion", "sr4"))
+    assert all(name in printed for name in (*METHODS, "box20", "vhalf", "motion", "sr4", "PSNR", "DISTS", "vgg16"))
     assert "E[x|y]" in printed
+    assert "side=20, sigma=0.001" in printed
+    assert "steps=100, weight=1.0, cap=2.0, sigma_max=25.0" in printed
+
+
+def test_command_lists_for_the_images_of_a_model(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["evaluate", "--list", "--model", str(folders / "energy")])
+    printed = capsys.readouterr().out
+    assert "options for 8×8 images" in printed
+    assert "side=6, sigma=0.001" in printed
 
 
 def test_default_methods_are_those_whose_models_are_there() -> None:
@@ -646,25 +925,33 @@ def test_default_methods_are_those_whose_models_are_there() -> None:
 
 
 def test_times_are_readable() -> None:
-    assert command.clock_text(3725.2) == "1:02:05"
+    assert view.clock_text(3725.2) == "1:02:05"
+    spent = {"solving": 93.0, "metrics": 5.0, "densities": 1.5, "tables and pictures": 0.5}
+    assert view.time_text(spent) == "solving 93.0 %, metrics 5.0 %, densities 1.5 %, tables and pictures 0.5 % of 100 s"
     assert Task.of("box20", tiny_energy()).label == "box20"
 
 
+TELLTALE = """
+import os, pathlib
+
+def solve(model, degradation, y_raw, generator):
+    pathlib.Path("process-" + os.environ.get("RANK", "alone")).touch()
+    return y_raw.new_full((len(y_raw), *model.shape), 0.5)
+"""
+
+
 @pytest.mark.slow
-def test_two_launched_processes_share_the_work(folders: Path, tmp_path: Path) -> None:
-    more = ("--task", "box20", "--method", "ours:steps=2", "--method", "pseudo-inverse", "--batch", "1")
-    launch = [
-        sys.executable,
-        "-m",
-        "accelerate.commands.launch",
-        "--cpu",
-        "--num_processes",
-        "2",
-        "--num_machines",
-        "1",
-    ]
+def test_two_launched_processes_share_the_work(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--multi_gpu` starts two processes on CPUs, too (gloo); `--cpu --num_processes 2` starts one."""
+    (tmp_path / "my_telltale.py").write_text(TELLTALE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    more = ("--task", "box20", "--method", "ours:steps=2", "--method", "my_telltale:solve", "--batch", "1")
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launch += ["--num_machines", "1", "--main_process_port", "0"]
     launch += ["--mixed_precision", "no", "--dynamo_backend", "no", "-m", "linverse"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run([*launch, *arguments(folders, tmp_path / "two", *more)], check=True, env=environment, timeout=300)
+    subprocess.run([*launch, *arguments(folders, tmp_path / "two", *more)], check=True, env=environment, timeout=500)
+    assert {path.name for path in tmp_path.glob("process-*")} == {"process-0", "process-1"}
     cli.main(arguments(folders, tmp_path / "one", *more))
     assert (tmp_path / "one/results.json").read_bytes() == (tmp_path / "two/results.json").read_bytes()

@@ -264,6 +264,21 @@ def test_chunks_do_not_change_values() -> None:
     torch.testing.assert_close(mt.lpips(x, y, batch_size=2), mt.lpips(x, y), rtol=1e-5, atol=1e-7)
 
 
+@needs_weights
+@pytest.mark.parametrize("name", mt.PREPARED)
+def test_a_fixed_reference_gives_the_same_values(name: str) -> None:
+    """Bit for bit, at a size at which LPIPS-Alex enlarges; and its own checks."""
+    x, y, reference = (pictures(3, 1, 28, 28, key=key) for key in "xyz")
+    fixed = mt.PREPARED[name](reference)
+    for images in (x, y):
+        assert torch.equal(fixed(images), mt.METRICS[name].function(images, reference))
+    assert fixed.bytes == sum(layer.numel() * 4 for layer in fixed.layers) > 0
+    with pytest.raises(ValueError, match="must be the same"):
+        fixed(x[:2])
+    with pytest.raises(ValueError, match="divide by 255"):
+        mt.PREPARED[name](200 * torch.ones(1, 1, 28, 28))
+
+
 def test_missing_weights_say_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights.importlib.util, "find_spec", lambda package: None)
     assert not mt.has_weights()

@@ -294,9 +294,13 @@ class Blur(Degradation):
         self.kernel, self.boundary = kernel, boundary
         self.sigma = math.sqrt(variance_from_sigma(sigma))
 
+    def kernel_for(self, size: Size) -> Tensor:
+        """The kernel on images of this size."""
+        return self.kernel
+
     def transfer(self, size: Size, dtype: torch.dtype) -> Tensor:
         """h on the frequency grid: complex (periodic) or real (reflecting)."""
-        kernel = self.kernel.double()
+        kernel = self.kernel_for(size).double()
         if self.boundary == "periodic":
             return kernel_transfer(kernel, size).to(torch.complex128 if dtype == torch.float64 else torch.complex64)
         return symmetric_transfer(kernel, size).to(dtype)
@@ -323,15 +327,29 @@ class Blur(Degradation):
 
 
 class GaussianBlur(Blur):
-    """A Gaussian of the given std (pixels), sampled on `size` taps a side (default: odd, four std to either side)."""
+    """A Gaussian of the given std (pixels), sampled on `size` taps a side.
+
+    By default the taps are odd in number and reach four std to either side, or as far as the image goes (as they do in training).
+    """
 
     def __init__(self, std: float, sigma: float = 0.0, boundary: str = "periodic", size: int | None = None) -> None:
         if not (math.isfinite(std) and std > 0):
             raise ValueError(f"the std of a Gaussian blur must be positive; got {std}")
-        self.std = std
+        self.std, self.fits_image = std, size is None
         taps = 2 * math.ceil(4 * std) + 1 if size is None else size
         line = _gaussian_line(std, taps)
         super().__init__(torch.outer(line, line), sigma, boundary)
+
+    def kernel_for(self, size: Size) -> Tensor:
+        if not self.fits_image:
+            return self.kernel
+        # periodic images hold so many taps; mirrored ones hold twice as many
+        room = [n if self.boundary == "periodic" else 2 * n for n in size]
+        taps = [min(len(self.kernel), n - 1 + n % 2) for n in room]
+        if min(taps) == len(self.kernel):
+            return self.kernel
+        rows, columns = (_gaussian_line(self.std, n) for n in taps)
+        return torch.outer(rows, columns)
 
 
 def _gaussian_line(std: float, taps: int) -> Tensor:

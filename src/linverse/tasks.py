@@ -5,6 +5,7 @@ Sizes are those of the paper's 64×64 tasks or of our 28×28 ones, scaled to the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -82,11 +83,16 @@ TASKS: dict[str, Task] = {
 
 def parse_task(text: str, size: Size) -> Degradation:
     """`name` or `name:option=value,…` → a degradation for images of the given size."""
+    options = task_options(text, size)
+    return TASKS[text.partition(":")[0]].build(options)
+
+
+def task_options(text: str, size: Size) -> Options:
+    """All options of `name:option=value,…` for images of the given size: those that are given, and the defaults."""
     name, _, rest = text.partition(":")
     if name not in TASKS:
         raise ValueError(f"there is no task {name!r}; there are {', '.join(TASKS)}")
-    task = TASKS[name]
-    options = task.defaults(size)
+    options = dict(TASKS[name].defaults(size))
     for pair in filter(None, rest.split(",")):
         key, separator, value = pair.partition("=")
         if key not in options or not separator:
@@ -94,5 +100,7 @@ def parse_task(text: str, size: Size) -> Degradation:
         try:
             options[key] = float(value)
         except ValueError:
-            raise ValueError(f"task {name}: {key} is a number; got {value!r}") from None
-    return task.build(options)
+            options[key] = math.nan
+        if not math.isfinite(options[key]):
+            raise ValueError(f"task {name}: {key} is a number; got {value!r}")
+    return options

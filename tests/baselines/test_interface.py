@@ -76,6 +76,20 @@ def test_every_sampler_meets_the_data_and_repeats_itself(name: str, task: str) -
     assert first.seconds > 0
 
 
+@pytest.mark.parametrize("name", QUICK)
+def test_rows_of_a_batch_do_not_mix(name: str) -> None:
+    """With the same noise, what a row comes to does not depend on its neighbour's data (up to sums of another order)."""
+    degradation, generator = DEGRADATIONS["blur"], keyed_generator("rows")
+    raw = degradation.measure(solvable.mixture().sample(3, generator).clamp(-0.4, 1.4), generator).raw
+    few = QUICK[name] | {"steps": 10}
+    first, second = (
+        METHODS[name].solve(model_for(name), degradation, raw[rows], keyed_generator("chain"), **few).samples
+        for rows in ([0, 1], [0, 2])
+    )
+    torch.testing.assert_close(first[0], second[0], rtol=1e-9, atol=1e-9)
+    assert float((first[1] - second[1]).abs().max()) > 1e-3
+
+
 def test_every_name_is_a_method() -> None:
     assert set(METHODS) >= {
         "dps",
@@ -145,11 +159,20 @@ def test_ours_is_the_posterior_sampler() -> None:
     problem = solvable.problem("mask")
     solution = ours.solve(problem.energy, problem.degradation, problem.many(1500), keyed_generator("ours"), steps=80)
     assert worst(whitened(solution, problem.law)[0], allowed=0.01) < 1
-    drawn = Posterior(problem.energy, problem.degradation.from_raw(problem.many(1500))).draw(
-        1, 80, generator=keyed_generator("ours")
-    )
+    generator = keyed_generator("ours")
+    posterior = Posterior(problem.energy, problem.degradation.from_raw(problem.many(1500)), generator)
+    drawn = posterior.draw(1, 80, generator=generator)
     assert torch.equal(solution.samples, drawn.samples)
     assert solution.evaluations == solution.gradients == drawn.evaluations
+
+
+def test_noise_that_lifts_data_to_the_floor_is_the_generators() -> None:
+    """Data of less noise than the energy knows: two seeds lift them differently."""
+    energy = tiny_energy((1, 8, 8), backbone=BACKBONE)
+    raw = torch.full((1, 1, 8, 8), 0.5, dtype=torch.float64)
+    quiet = dg.Denoising(0.01 * energy.range.minimum**0.5)
+    one, other = (ours.solve(energy, quiet, raw, keyed_generator(seed), steps=1).samples for seed in (0, 1))
+    assert not torch.equal(one, other)
 
 
 def test_ours_with_a_corrector_counts_it() -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from linverse.baselines import daps, diffpir, dps, ours, palette, pigdm, reddiff, trivial
-from linverse.baselines.denoisers import EnergyDenoiser
+from linverse.baselines.denoisers import Counter, EnergyDenoiser
 from linverse.baselines.interface import ConditionalDenoiser, IsotropicDenoiser, NotApplicable, Solution, Solver
+from linverse.baselines.observation import Observation
 
 Needs = Literal["energy", "score", "palette", "nothing"]
 
@@ -41,11 +42,13 @@ METHODS: dict[str, Method] = {
 __all__ = [
     "METHODS",
     "ConditionalDenoiser",
+    "Counter",
     "EnergyDenoiser",
     "IsotropicDenoiser",
     "Method",
     "Needs",
     "NotApplicable",
+    "Observation",
     "Solution",
     "Solver",
 ]

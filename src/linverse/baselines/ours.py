@@ -7,7 +7,6 @@ surrogate's: y_i = z_i/max(h_i, g_i), λ_i = ν_i/g_i². Our energy takes the ex
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import replace
 from typing import Literal
@@ -48,7 +47,7 @@ def solve(
     It ends with the mean at the floor, as the paper's does; `finish` = "sample" adds the variance that is left there.
     """
     begun = time.perf_counter()
-    posterior = Posterior(model, degradation.from_raw(y_raw))
+    posterior = Posterior(model, degradation.from_raw(y_raw), generator)
     result = posterior.draw(
         1,
         steps,
@@ -93,8 +92,7 @@ def surrogate_lift(
     measurement: Measurement, sigma: float, std: float, model: Energy, generator: torch.Generator | None
 ) -> Lifted:
     """y with the larger of both gains undone, and Σ of the Gaussian."""
-    fitting = (min(measurement.raw.shape[2:]) - 1) // 2 * 2 + 1  # taps: odd, and no more than the image has pixels
-    told = GaussianBlur(std, sigma, size=min(2 * math.ceil(4 * std) + 1, fitting)).encode(measurement.raw)
+    told = GaussianBlur(std, sigma).encode(measurement.raw)
     bounded = replace(measurement, log_gain=torch.maximum(measurement.log_gain, told.log_gain))
     lifted = bounded.lift(model.range, model.gaussian(measurement.template), generator)
     return replace(lifted, cov=told.covariance(model.range))

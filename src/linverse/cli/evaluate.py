@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import json
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,94 +15,125 @@ from typing import Annotated, Any
 import torch
 import tyro
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Column, Table
 
-from linverse.baselines import METHODS, EnergyDenoiser
-from linverse.cli.show import note
+from linverse.baselines import EnergyDenoiser
+from linverse.cli.evaluate_view import Watcher, announce, show_list, show_report
 from linverse.experiments.harness import (
-    Clock,
     Models,
     PaletteModel,
     Plan,
     Setting,
     Store,
+    check_measures,
     conclude,
     make_plan,
     parse_contender,
     run_units,
     standard_metrics,
 )
-from linverse.experiments.harness.contenders import TRUTH, Contender, default_settings, named_entry_points
-from linverse.experiments.harness.tables import metric_names
+from linverse.experiments.harness.contenders import Contender
 from linverse.experiments.models import held_out, load_energy
 from linverse.hub import find_model, load_denoiser
-from linverse.models.saving import CARD
-from linverse.tasks import TASKS
+from linverse.models.denoiser import Denoiser
+from linverse.models.saving import CARD, ModelFileError
 
 DEFAULT_TASKS = ("box20", "gauss", "sr4")
 DEFAULT_METHODS = {"energy": ("pseudo-inverse", "posterior-mean", "ours"), "score": ("dps", "red-diff", "daps")}
 PATIENCE = datetime.timedelta(days=30)  # for the slowest process: gloo's own 30 minutes would end a long evaluation
-LINE_EVERY = 30.0  # seconds, where there is no terminal
+HELP = """Compare solvers on identical measurements and seeds. Writes table.md, table.csv, grid-TASK.png, audit-TASK.png,
+results.json (every image) and timings.json into --out.
 
-Several = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
+Rerun the same command to go on where it stopped; add tasks and methods at will.
+
+examples:
+  linverse evaluate --list
+  linverse evaluate --model fashion-mnist --images 16
+  linverse evaluate --model fashion-mnist --task box20 --task gauss:std=1.2 --method ours --method dps:steps=50
+  linverse evaluate --model fashion-mnist --method ours --method my_file:my_solver
+  accelerate launch -m linverse evaluate …         several processes or devices
+
+docs/evaluation.md explains every column and how to add a solver of your own."""
+
+
+def _several(metavar: str, hint: str) -> Any:
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(repeatable; default: {hint})")
 
 
 @dataclass(frozen=True)
 class Options:
-    """Compare solvers on identical measurements: results.json, table.md, table.csv, timings.json, grid-TASK.png, audit-TASK.png.
+    """What to compare, on what, and where to put it."""
 
-    Rerun the same command to go on where it stopped; add tasks and methods at will. Several processes or devices:
-    accelerate launch -m linverse evaluate …
-    """
-
-    model: str = ""
-    """the energy: a bundled name, a folder, or an id of the hub"""
-    score_model: str = ""
-    """the isotropic denoiser of DPS, RED-Diff, DAPS, ΠGDM, DiffPIR; "energy": the energy itself at isotropic noise"""
-    palette_model: Several = ()
-    """a conditional denoiser for Palette, FOLDER or TASK=FOLDER"""
-    task: Several = ()
-    """name or name:option=value,… (--list shows them; default: box20, gauss, sr4)"""
-    method: Several = ()
-    """name or name:setting=value,…, or your own as package.module:function (default: those whose models are given)"""
+    model: Annotated[str, tyro.conf.arg(metavar="NAME", help_behavior_hint="(required)")] = ""
+    """the energy: a bundled name, a folder, or an id of the hub. Its density judges all methods"""
+    score_model: Annotated[
+        str, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the energy itself at isotropic noise)")
+    ] = ""
+    """the isotropic denoiser of DPS, ΠGDM, RED-Diff, DAPS and DiffPIR; "energy" adds them to the default methods without one"""
+    palette_model: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, _several("[TASK=]FOLDER", "none")] = ()
+    """a conditional denoiser for Palette"""
+    task: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, _several("NAME[:OPTION=VALUE,…]", "box20, gauss, sr4")
+    ] = ()
+    """a degradation; --list names them"""
+    method: Annotated[
+        tuple[str, ...],
+        tyro.conf.UseAppendAction,
+        _several("NAME[:SETTING=VALUE,…]", "those whose models are given"),
+    ] = ()
+    """a solver; --list names them. package.module:function is one of your own"""
     images: int = 400
     """how many test images"""
-    data: str = ""
-    """the data set whose test images are used (default: the one that the model was trained on)"""
-    out: Path = Path("evaluation")
+    data: Annotated[
+        str, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: that on which the model was trained)")
+    ] = ""
+    """the data set whose test images are used"""
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("evaluation")
     """folder of the results"""
     batch: int = 16
     """images solved at once"""
     seed: int = 0
     """of the measurements and of the solvers"""
-    metric: Several = ()
-    """PSNR, SSIM, LPIPS-Alex, LPIPS-VGG, DISTS (default: all but LPIPS-VGG, where the weights are installed)"""
-    features: str = "auto"
-    """of the Fréchet distance: vgg16, alexnet, pixels"""
+    metric: Annotated[
+        tuple[str, ...],
+        tyro.conf.UseAppendAction,
+        _several("NAME", "all but LPIPS-VGG, where the weights are installed"),
+    ] = ()
+    """PSNR, SSIM, LPIPS-Alex, LPIPS-VGG, DISTS"""
+    features: Annotated[str, tyro.conf.arg(metavar="NAME")] = "auto"
+    """of the Fréchet distance: vgg16, alexnet, pixels, or package.module:function"""
     pictures: int = 8
     """images in a picture grid; 0 for no pictures"""
-    threads: int | None = None
+    threads: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: torch's)")] = None
     """CPU threads"""
-    list: bool = False
-    """name the tasks and methods and stop"""
+    list: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    """name the tasks, methods and metrics, and stop (with --model: for the size of its images)"""
 
 
 def main(arguments: list[str]) -> None:
     """Parse and run."""
-    options = tyro.cli(Options, args=arguments, prog="linverse evaluate")
+    options = tyro.cli(
+        Options, args=arguments, prog="linverse evaluate", description=HELP, config=(tyro.conf.FlagCreatePairsOff,)
+    )
     console = Console()
     if options.list:
-        show_list(console)
+        show_list(console, load_energy(options.model).shape[1:] if options.model else (28, 28))
         return
     if not options.model:
         raise ValueError(
             "--model is missing: a bundled name, a folder, or an id of the hub (--list shows tasks and methods)"
         )
+    check_numbers(options)
     if options.threads:
         torch.set_num_threads(options.threads)
     evaluate(options, console)
+
+
+def check_numbers(options: Options) -> None:
+    """Refuse numbers that make no sense."""
+    for name, least in (("images", 1), ("batch", 1), ("pictures", 0), ("threads", 1)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise ValueError(f"--{name} is {value}; it must be at least {least}")
 
 
 def evaluate(options: Options, console: Console) -> None:
@@ -112,7 +142,10 @@ def evaluate(options: Options, console: Console) -> None:
 
     state = PartialState(timeout=PATIENCE)
     plan = build_plan(options, str(state.device))
+    check_measures(plan)
     store = Store(options.out, plan)
+    if state.is_main_process:
+        announce(console, plan, sum(not store.done(unit) for unit in plan.units()))
     try:
         with Watcher(console, state.process_index, state.num_processes) as watcher:
             run_units(plan, store, state.process_index, state.num_processes, watcher)
@@ -121,10 +154,20 @@ def evaluate(options: Options, console: Console) -> None:
         raise SystemExit(130) from None
     state.wait_for_everyone()
     if state.is_main_process:
-        report = conclude(plan, store, options.pictures)
-        show_report(console, report, options.out)
+        report, timings = conclude(plan, store, options.pictures)
+        show_report(console, report, timings, options.out)
         if failures(report):
             raise SystemExit(1)
+
+
+def failures(report: dict[str, Any]) -> list[str]:
+    """Methods that broke, with their reasons."""
+    return [
+        f"{method} on {task}: {record['reason']}"
+        for task, content in report["tasks"].items()
+        for method, record in content["methods"].items()
+        if record["status"] in ("failed", "unfinished")
+    ]
 
 
 # --- what was asked for ----------------------------------------------------------------------------------------------------------
@@ -132,12 +175,24 @@ def evaluate(options: Options, console: Console) -> None:
 
 def build_plan(options: Options, device: str) -> Plan:
     """Models, images, tasks and methods of the options."""
+    asked = [parse_contender(text) for text in options.method]
     models = load_models(options, device)
+    metrics = options.metric or standard_metrics()
     data = options.data or trained_on(options.model)
+    setting = Setting(data, options.batch, options.seed, metrics, options.features)
     truth = held_out(data, options.images, models.energy.shape).x
-    setting = Setting(data, options.batch, options.seed, options.metric or standard_metrics(), options.features)
-    contenders = [parse_contender(text) for text in options.method] or default_contenders(models)
-    return make_plan(models, truth, options.task or DEFAULT_TASKS, contenders, setting, device)
+    contenders = asked or default_contenders(models)
+    return possible(make_plan(models, truth, options.task or DEFAULT_TASKS, contenders, setting, device))
+
+
+def possible(plan: Plan) -> Plan:
+    """The plan itself; a method that was asked for and can be run on no task at all is refused before the work."""
+    skipped = plan.skipped()
+    for contender in plan.contenders:
+        reasons = [skipped.get((task.label, contender.label)) for task in plan.tasks]
+        if all(reasons):
+            raise ValueError(f"{contender.label} cannot be run: {reasons[0]}. Or leave it out")
+    return plan
 
 
 def load_models(options: Options, device: str) -> Models:
@@ -147,12 +202,20 @@ def load_models(options: Options, device: str) -> Models:
     if options.score_model == "energy":
         score = EnergyDenoiser(energy)
     elif options.score_model:
-        score = load_denoiser(options.score_model).to(device)
+        score = load_companion("--score-model", options.score_model).to(device)
     palettes = []
     for text in options.palette_model:
         name, equals, folder = text.rpartition("=")
-        palettes.append(PaletteModel(load_denoiser(folder).to(device), name if equals else None))
+        palettes.append(PaletteModel(load_companion("--palette-model", folder).to(device), name if equals else None))
     return Models(energy, score, tuple(palettes))
+
+
+def load_companion(option: str, name: str) -> Denoiser:
+    """A denoiser; an error says which option asked for it."""
+    try:
+        return load_denoiser(name)
+    except ModelFileError as error:
+        raise ModelFileError(f"{option} {name}: {error}") from error
 
 
 def trained_on(model: str) -> str:
@@ -170,89 +233,3 @@ def default_contenders(models: Models) -> list[Contender]:
     names += DEFAULT_METHODS["score"] if models.score is not None else ()
     names += ["palette"] if models.palettes else []
     return [parse_contender(name) for name in names]
-
-
-# --- what is shown ---------------------------------------------------------------------------------------------------------------
-
-
-def show_list(console: Console) -> None:
-    """Tasks with their options for 28×28 images, and methods with their settings."""
-    tasks = Table("task", "what it is", "options (28×28)", box=None)
-    for name, task in TASKS.items():
-        tasks.add_row(name, task.description, ", ".join(f"{k}={v:g}" for k, v in task.defaults((28, 28)).items()))
-    methods = Table("method", "needs", "what it is", "settings", box=None)
-    for name, method in METHODS.items():
-        settings = ", ".join(f"{k}={v}" for k, v in default_settings(method.solve)[0].items())
-        methods.add_row(name, method.needs, escape(method.description), escape(settings))
-    for name in named_entry_points():
-        methods.add_row(name, "", "from an installed package", "")
-    console.print(tasks)
-    console.print()
-    console.print(methods)
-    console.print("\n--task gauss:std=1.2 changes an option, --method dps:weight=0.5 a setting;", highlight=False)
-    console.print("--method package.module:function takes a solver of your own.", highlight=False)
-
-
-class Watcher:
-    """Units and remaining time: a bar on a terminal, elsewhere a line now and then."""
-
-    def __init__(self, console: Console, rank: int = 0, world: int = 1) -> None:
-        self.console, self.prefix = console, f"[{rank + 1}/{world}] " if world > 1 else ""
-        self.shown = time.monotonic()
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[eta]}"),
-        )
-        visible = console.is_terminal and rank == 0
-        self.bar = Progress(*columns, console=console, disable=not visible)
-        self.row = self.bar.add_task("", total=None, eta="")
-
-    def __enter__(self) -> Watcher:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def __call__(self, clock: Clock, text: str) -> None:
-        eta = "" if clock.remaining is None else f"{clock_text(clock.remaining)} left"
-        self.bar.update(self.row, description=text, completed=clock.done, total=clock.total, eta=eta)
-        if not self.console.is_terminal and time.monotonic() - self.shown > LINE_EVERY:
-            self.console.print(f"{self.prefix}{clock.done}/{clock.total} {text} {eta}", highlight=False, markup=False)
-            self.shown = time.monotonic()
-
-
-def clock_text(seconds: float) -> str:
-    """3725 → 1:02:05."""
-    return str(datetime.timedelta(seconds=round(seconds)))
-
-
-def failures(report: dict[str, Any]) -> list[str]:
-    """Methods that broke, with their reasons."""
-    return [
-        f"{method} on {task}: {record['reason']}"
-        for task, content in report["tasks"].items()
-        for method, record in content["methods"].items()
-        if record["status"] in ("failed", "unfinished")
-    ]
-
-
-def show_report(console: Console, report: dict[str, Any], out: Path) -> None:
-    """The means, what was left out, and where the files are."""
-    names = metric_names(report)
-    for label, task in report["tasks"].items():
-        columns = [Column(name, overflow="fold") for name in (*names, "evaluations")]
-        table = Table(Column("method", no_wrap=True), *columns, title=label, title_justify="left", box=None)
-        for name, method in task["methods"].items():
-            if method["status"] == "done":
-                summary, cost = method["summary"], method["evaluations"]
-                cells = [f"{summary[metric]['estimate']:.4g}" if metric in summary else "" for metric in names]
-                table.add_row(escape(name), *cells, "" if cost is None or name == TRUTH else str(cost))
-        console.print(table)
-        for name, method in task["methods"].items():
-            if method["status"] != "done":
-                note(console, f"{name} {method['status']}: {method['reason']}")
-        console.print()
-    note(console, f"{out}: table.md and table.csv (with 95 % intervals), results.json (every image), pictures")

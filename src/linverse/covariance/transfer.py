@@ -43,7 +43,8 @@ def kernel_transfer(kernel: Tensor, size: tuple[int, int]) -> Tensor:
     height, width = size
     if kernel.shape[0] > height or kernel.shape[1] > width:
         raise ValueError(
-            f"the blur kernel is {kernel.shape[0]}×{kernel.shape[1]}, larger than the {height}×{width} image"
+            f"the blur kernel is {kernel.shape[0]}×{kernel.shape[1]}, larger than the {height}×{width} image: "
+            "give a smaller kernel (fewer taps, a smaller size) or larger images"
         )
     padded = kernel.new_zeros(size)
     padded[: kernel.shape[0], : kernel.shape[1]] = kernel

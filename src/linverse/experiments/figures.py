@@ -29,6 +29,7 @@ BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE, YELLOW, BLACK = (
 )
 PALETTE = (BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE, YELLOW, BLACK)
 GREY, INK = "#8A8F98", "#22262B"
+MISSING = (0.16, 0.30, 0.52)  # of pixels that were not measured: a colour that no grey picture has
 
 STYLE: dict[str, Any] = {
     "figure.dpi": 100,
@@ -89,6 +90,12 @@ def as_picture(image: Tensor) -> Any:
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[-1] != 3):
         raise ValueError(f"image has shape {tuple(image.shape)}; a picture is [H, W], [1, H, W] or [3, H, W]")
     return image.detach().cpu().to(torch.float32).clamp(0, 1).numpy()
+
+
+def painted(image: Tensor, missing: Tensor) -> Tensor:
+    """[C, H, W] and a boolean [1 or C, H, W] → [3, H, W] with the missing pixels in their colour."""
+    colour = image.new_tensor(MISSING).reshape(3, 1, 1)
+    return torch.where(missing.any(dim=0, keepdim=True), colour, image.detach().clamp(0, 1).expand(3, -1, -1))
 
 
 def image_grid(

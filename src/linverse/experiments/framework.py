@@ -31,7 +31,7 @@ import torch
 from torch import nn
 
 import linverse
-from linverse.experiments.figures import style
+from linverse.experiments.figures import STYLE, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -205,9 +205,9 @@ def write_whole(path: Path, content: bytes) -> None:
         partial.unlink(missing_ok=True)
 
 
-def picture(draw: Callable[[], Figure]) -> bytes:
-    """The figure as a PNG file, in the shared style."""
+def picture(draw: Callable[[], Figure], dpi: float | None = None) -> bytes:
+    """The figure as a PNG file, in the shared style (and, by default, its resolution)."""
     buffer = BytesIO()
     with style():
-        draw().savefig(buffer, format="png")
+        draw().savefig(buffer, format="png", dpi=dpi or STYLE["savefig.dpi"])
     return buffer.getvalue()

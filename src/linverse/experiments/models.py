@@ -29,7 +29,7 @@ def load_energy(name: str, option: str = "--model") -> LearnedEnergy:
     try:
         return load(name)
     except ModelFileError as error:
-        raise ModelFileError(f"{error}. {_remedy(name, option)}") from error
+        raise ModelFileError(f"{str(error).rstrip('.')}. {_remedy(name, option)}") from error
 
 
 def load_companion(name: str | None, option: str = "--single-model") -> LearnedEnergy | None:
@@ -42,7 +42,7 @@ def load_classifier(name: str, option: str = "--classifier") -> DigitClassifier:
     try:
         return DigitClassifier.from_folder(find_model(name))
     except ModelFileError as error:
-        raise ModelFileError(f"{error}. {_remedy(name, option)}") from error
+        raise ModelFileError(f"{str(error).rstrip('.')}. {_remedy(name, option)}") from error
 
 
 def _remedy(name: str, option: str) -> str:
@@ -64,6 +64,8 @@ def held_out(data: str, count: int, shape: tuple[int, int, int], split: str = "t
     """
     channels, height, width = shape
     images = load_images(data, split, size=(height, width), channels=channels)
+    if count < 1:
+        raise ValueError(f"{count} images were asked for; at least one is needed")
     if count > len(images):
         raise ValueError(f"{data} has {len(images)} {split} images; {count} are needed")
     order = torch.randperm(len(images), generator=keyed_generator("held-out", data))[:count]

@@ -32,7 +32,16 @@ from linverse.metrics.frechet import (
     frechet_from_moments,
 )
 from linverse.metrics.images import check_images, check_pair
-from linverse.metrics.perceptual import dists, lpips, lpips_alex, lpips_name, lpips_vgg
+from linverse.metrics.perceptual import (
+    Against,
+    dists,
+    dists_against,
+    lpips,
+    lpips_against,
+    lpips_alex,
+    lpips_name,
+    lpips_vgg,
+)
 from linverse.metrics.pixel import psnr, ssim
 from linverse.metrics.weights import MissingWeights, has_weights
 
@@ -55,6 +64,14 @@ METRICS: dict[str, Metric] = {
 }
 
 
+PREPARED: dict[str, Callable[[Tensor], Against]] = {
+    "LPIPS-Alex": lambda reference: lpips_against(reference, "Alex"),
+    "LPIPS-VGG": lambda reference: lpips_against(reference, "VGG"),
+    "DISTS": dists_against,
+}
+"""Metrics that can keep what they make of the reference, for when many restorations of the same images are compared with it."""
+
+
 def available_metrics() -> list[str]:
     """Names in `METRICS` that run here: all, or PSNR and SSIM where the weights of the perceptual ones are not installed."""
     return list(METRICS) if has_weights() else ["PSNR", "SSIM"]
@@ -71,6 +88,8 @@ def metric_label(name: str, size: tuple[int, int]) -> str:
 
 __all__ = [
     "METRICS",
+    "PREPARED",
+    "Against",
     "CoverageCurve",
     "FeatureDistance",
     "Features",
@@ -88,6 +107,7 @@ __all__ = [
     "coverage_curve",
     "credible_interval",
     "dists",
+    "dists_against",
     "energy_distance",
     "fid",
     "frechet_distance",
@@ -99,6 +119,7 @@ __all__ = [
     "image_mmd",
     "interval_width",
     "lpips",
+    "lpips_against",
     "lpips_alex",
     "lpips_name",
     "lpips_vgg",

@@ -19,12 +19,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linverse.metrics.features import VGG16, AlexNet, in_chunks, load_network, normalise
-from linverse.metrics.images import check_pair, to_rgb
+from linverse.metrics.images import check_images, check_pair, to_rgb
 from linverse.metrics.weights import read_convolutions, read_dists_weights, read_lpips_weights
 
 DISTS_C = 1e-6
 LPIPS_EPS = 1e-10  # the authors' floor of the features' length
 Backbone = Literal["Alex", "VGG"]
+Layers = list[Tensor]
 _NETWORKS: dict[Backbone, tuple[Literal["alexnet", "vgg16"], int]] = {
     "Alex": ("alexnet", AlexNet.smallest),
     "VGG": ("vgg16", VGG16.smallest),
@@ -65,9 +66,17 @@ class LPIPS(nn.Module):
         self.weights = nn.ParameterList([nn.Parameter(w, requires_grad=False) for w in weights])
 
     def forward(self, x: Tensor, reference: Tensor) -> Tensor:
-        total = x.new_zeros(len(x))
-        for a, b, w in zip(self.network(normalise(x)), self.network(normalise(reference)), self.weights, strict=True):
-            difference = (unit_length(a) - unit_length(b)).square()
+        return self.compare(self.layers(x), self.layers(reference))
+
+    def layers(self, x: Tensor) -> Layers:
+        """f̂_l, [B, C_l, H_l, W_l] for each layer."""
+        return [unit_length(features) for features in self.network(normalise(x))]
+
+    def compare(self, one: Layers, other: Layers) -> Tensor:
+        """d from the layers of both, [B]."""
+        total = one[0].new_zeros(len(one[0]))
+        for a, b, w in zip(one, other, self.weights, strict=True):
+            difference = (a - b).square()
             total = total + torch.einsum("bchw,c->b", difference, w) / difference[0, 0].numel()
         return total
 
@@ -91,15 +100,18 @@ class DISTS(nn.Module):
         self.beta = nn.Parameter(beta / total, requires_grad=False)
 
     def forward(self, x: Tensor, reference: Tensor) -> Tensor:
-        layers = zip(self._layers(x), self._layers(reference), strict=True)
-        parts = [_similarities(a, b) for a, b in layers]
+        return self.compare(self.layers(x), self.layers(reference))
+
+    def layers(self, x: Tensor) -> Layers:
+        """The image itself and the network's layers."""
+        return [x, *self.network(normalise(x))]
+
+    def compare(self, one: Layers, other: Layers) -> Tensor:
+        """d from the layers of both, [B]."""
+        parts = [_similarities(a, b) for a, b in zip(one, other, strict=True)]
         texture = torch.cat([part[0] for part in parts], dim=1)
         structure = torch.cat([part[1] for part in parts], dim=1)
         return 1 - texture @ self.alpha - structure @ self.beta
-
-    def _layers(self, x: Tensor) -> list[Tensor]:
-        layers: list[Tensor] = self.network(normalise(x))
-        return [x, *layers]
 
 
 def _similarities(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,9 +137,14 @@ def load_dists(device: str = "cpu") -> DISTS:
     return DISTS(VGG16(read_convolutions("vgg16"), hann_pool), *read_dists_weights()).eval().to(device)
 
 
-def _per_image(metric: nn.Module, x: Tensor, reference: Tensor, batch_size: int) -> Tensor:
+def _network_input(images: Tensor, factor: int = 1) -> Tensor:
+    """RGB in float32, enlarged by nearest neighbour."""
+    rgb = to_rgb(images).float()
+    return F.interpolate(rgb, scale_factor=factor, mode="nearest") if factor > 1 else rgb
+
+
+def _per_image(metric: LPIPS | DISTS, x: Tensor, reference: Tensor, batch_size: int) -> Tensor:
     """The metric in chunks that fit into memory, [B], float64."""
-    x, reference = to_rgb(x).float(), to_rgb(reference).float()
     return torch.cat([metric(x[part], reference[part]) for part in in_chunks(len(x), batch_size)]).double()
 
 
@@ -135,9 +152,8 @@ def lpips(x: Tensor, reference: Tensor, backbone: Backbone = "Alex", batch_size:
     """LPIPS, [B]; `lpips_name` tells its name at this image size."""
     check_pair(x, reference)
     factor = enlargement(backbone, (x.shape[-2], x.shape[-1]))
-    if factor > 1:
-        x, reference = (F.interpolate(images, scale_factor=factor, mode="nearest") for images in (x, reference))
-    return _per_image(load_lpips(backbone, str(x.device)), x, reference, batch_size)
+    large, other = (_network_input(images, factor) for images in (x, reference))
+    return _per_image(load_lpips(backbone, str(x.device)), large, other, batch_size)
 
 
 def lpips_alex(x: Tensor, reference: Tensor) -> Tensor:
@@ -153,4 +169,39 @@ def lpips_vgg(x: Tensor, reference: Tensor) -> Tensor:
 def dists(x: Tensor, reference: Tensor, batch_size: int = 64) -> Tensor:
     """DISTS at the images' own size, [B]."""
     check_pair(x, reference)
-    return _per_image(load_dists(str(x.device)), x, reference, batch_size)
+    return _per_image(load_dists(str(x.device)), _network_input(x), _network_input(reference), batch_size)
+
+
+# --- many images against the same reference ---------------------------------------------------------------------------------------
+
+
+class Against:
+    """A perceptual distance to given images, whose layers are computed once: half the work when many restorations are compared.
+
+    `bytes` is the memory that the layers take; calling it with images [B, C, H, W] gives [B], float64, as the metric itself does.
+    """
+
+    def __init__(self, metric: LPIPS | DISTS, reference: Tensor, factor: int = 1) -> None:
+        check_images(reference, "reference")
+        self.metric, self.reference, self.factor = metric, reference, factor
+        with torch.no_grad():
+            self.layers = metric.layers(_network_input(reference, factor))
+
+    @property
+    def bytes(self) -> int:
+        return sum(layer.numel() * layer.element_size() for layer in self.layers)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        check_pair(x, self.reference)
+        return self.metric.compare(self.metric.layers(_network_input(x, self.factor)), self.layers).double()
+
+
+def lpips_against(reference: Tensor, backbone: Backbone = "Alex") -> Against:
+    """LPIPS with its second image fixed."""
+    factor = enlargement(backbone, (reference.shape[-2], reference.shape[-1]))
+    return Against(load_lpips(backbone, str(reference.device)), reference, factor)
+
+
+def dists_against(reference: Tensor) -> Against:
+    """DISTS with its second image fixed."""
+    return Against(load_dists(str(reference.device)), reference)

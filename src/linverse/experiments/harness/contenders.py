@@ -1,4 +1,4 @@
-"""Who takes part: methods by name, a user's own solvers, and the models they run on.
+"""Who takes part: methods by name, and a user's own solvers.
 
 A method is written NAME or NAME:setting=value,… with NAME one of `linverse.baselines.METHODS`, a Python entry point of the group
 `linverse.methods`, or `package.module:function` (settings after another colon). A user's function is called like ours,
@@ -8,6 +8,7 @@ and says by an attribute `needs` ("energy", "score", "palette" or "nothing") whi
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
 import sys
@@ -17,12 +18,9 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from linverse.baselines import METHODS, EnergyDenoiser, Needs, Solution
-from linverse.degradations import Degradation, Masking
-from linverse.energy import Energy
-from linverse.experiments.framework import hash_weights
+from linverse.baselines import METHODS, Needs, Solution
 
 ENTRY_POINTS = "linverse.methods"
 TRUTH = "truth"
@@ -40,8 +38,18 @@ class Contender:
     given: dict[str, Any]
     settings: dict[str, Any]
 
+    @property
+    def function(self) -> str:
+        """The full name of the function."""
+        return f"{self.solve.__module__}.{getattr(self.solve, '__qualname__', type(self.solve).__qualname__)}"
 
-# --- from text ---------------------------------------------------------------------------------------------------------------
+    @property
+    def source(self) -> str | None:
+        """A hash of the file of a user's own solver: results of an earlier version are not to be taken for those of this one."""
+        if self.solve.__module__.partition(".")[0] == "linverse":
+            return None
+        path = getattr(sys.modules.get(self.solve.__module__), "__file__", None)
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12] if path else None
 
 
 def parse_contender(text: str) -> Contender:
@@ -67,7 +75,7 @@ def named_entry_points() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
 
 
-def import_function(module: str, attribute: str) -> Callable[..., Any]:
+def import_function(module: str, attribute: str, what: str = "method") -> Callable[..., Any]:
     """A function of a module that can be imported from here or from the current folder."""
     here = str(Path.cwd())
     if here not in sys.path:  # a script of the user's own lies where the command was typed
@@ -75,9 +83,9 @@ def import_function(module: str, attribute: str) -> Callable[..., Any]:
     try:
         function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"method {module}:{attribute} cannot be imported: {error}") from error
+        raise ValueError(f"{what} {module}:{attribute} cannot be imported: {error}") from error
     if not callable(function):
-        raise ValueError(f"method {module}:{attribute} is a {type(function).__name__}, not a function")
+        raise ValueError(f"{what} {module}:{attribute} is a {type(function).__name__}, not a function")
     found: Callable[..., Any] = function
     return found
 
@@ -98,7 +106,24 @@ def _contender(text: str, solve: Callable[..., Any], needs: Needs, rest: str) ->
     if unknown and not open_ended:
         accepted = ", ".join(f"{key}={value}" for key, value in defaults.items()) or "none"
         raise ValueError(f"method {text}: no setting {', '.join(sorted(unknown))}; the settings are {accepted}")
+    for key in given.keys() & defaults.keys():
+        check_kind(text, key, given[key], defaults[key])
     return Contender(text, solve, needs, given, defaults | given)
+
+
+def check_kind(method: str, key: str, value: Any, default: Any) -> None:
+    """Refuse a word where the default is a number, and so on: it would only fail once the work has begun."""
+    kinds: dict[type, tuple[tuple[type, ...], str]] = {
+        bool: ((bool,), "true or false"),
+        int: ((int,), "a whole number"),
+        float: ((int, float), "a number"),
+        str: ((str,), "a word"),
+    }
+    if value is None or type(default) not in kinds:
+        return
+    accepted, words = kinds[type(default)]
+    if type(value) not in accepted:
+        raise ValueError(f"method {method}: {key} is {words} (default: {default}); got {value!r}")
 
 
 def default_settings(solve: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
@@ -131,61 +156,3 @@ def parse_value(text: str) -> Any:
         except ValueError:
             continue
     return text
-
-
-# --- the models --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PaletteModel:
-    """A conditional network, for one task only if `task` is given."""
-
-    network: Any
-    task: str | None = None
-
-
-@dataclass(frozen=True)
-class Models:
-    """The energy that judges and, where there are any, the companions of the other methods."""
-
-    energy: Energy
-    score: Any = None
-    palettes: tuple[PaletteModel, ...] = ()
-
-    def choose(self, contender: Contender, task: str, degradation: Degradation) -> tuple[Any, str | None]:
-        """The model for a method on a task; or None and what to do about it."""
-        if contender.needs == "nothing":
-            return None, None
-        if contender.needs == "energy":
-            return self.energy, None
-        if contender.needs == "score":
-            return self.score, None if self.score is not None else MISSING_SCORE
-        name = task.partition(":")[0]
-        own = [p.network for p in self.palettes if p.task in (name, task)]
-        fitting = [p.network for p in self.palettes if p.task is None and fits(p.network, degradation)]
-        chosen = (own + fitting)[:1]
-        return (chosen[0], None) if chosen else (None, MISSING_PALETTE.format(task=name))
-
-
-MISSING_SCORE = (
-    "it needs an isotropic denoiser: --score-model FOLDER (`linverse train fashion-mnist-score` trains one), "
-    "or --score-model energy for the energy itself at isotropic noise"
-)
-MISSING_PALETTE = (
-    "it needs a conditional network for {task}: --palette-model [TASK=]FOLDER "
-    "(`linverse train fashion-mnist-palette-inpainting` trains one for boxes, …-deblurring one for blur)"
-)
-
-
-def fits(network: Any, degradation: Degradation) -> bool:
-    """Whether a conditional network sees as many channels as this degradation shows: pixels, and the mask where there is one."""
-    wanted = network.shape[0] + isinstance(degradation, Masking)
-    config = getattr(network, "config", None)
-    return getattr(config, "condition_channels", wanted) == wanted
-
-
-def identity(model: Any) -> str:
-    """What tells one model from another: the hash of its weights, or the name of its class."""
-    if isinstance(model, EnergyDenoiser):
-        return f"energy {identity(model.energy)}"
-    return hash_weights(model) if isinstance(model, nn.Module) else type(model).__qualname__

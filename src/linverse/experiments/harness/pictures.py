@@ -6,6 +6,7 @@ take to solve.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,21 +14,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from linverse.experiments.figures import GREY, INK, PALETTE, as_picture, panels
+from linverse.degradations import Masking
+from linverse.experiments.figures import GREY, INK, PALETTE, as_picture, painted, panels
 from linverse.experiments.framework import picture, write_whole
 from linverse.experiments.harness.audit import POSTERIOR, PRIOR
 from linverse.experiments.harness.contenders import TRUTH
 from linverse.experiments.harness.plan import Plan, Task, Unit
-from linverse.experiments.harness.report import pair_samples
+from linverse.experiments.harness.report import pair_tensors
 from linverse.experiments.harness.storage import Store, slug
+from linverse.experiments.harness.tables import options_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Record = dict[str, Any]
-SHOWN = 64  # pixels, at least, of a cell in the grid of pictures
-GAP = 3
+SHOWN = 100  # pixels, at least, of a cell in the grid of pictures
+GAP = 4
+DPI = 120  # of the grid: its pixels are large enough, and a finer one takes eight times as long
+HEAD = 0.8  # inches above the grid, for titles
 
 
 def write_pictures(folder: Path, plan: Plan, store: Store, report: Record, rows: int = 8) -> list[Path]:
@@ -39,8 +44,8 @@ def write_pictures(folder: Path, plan: Plan, store: Store, report: Record, rows:
         if not done:
             continue
         grid, audit = folder / f"grid-{slug(task.label)}.png", folder / f"audit-{slug(task.label)}.png"
-        write_whole(grid, picture(lambda task=task, done=done: draw_grid(plan, store, task, done, rows)))  # type: ignore[misc]
-        write_whole(audit, picture(lambda task=task, methods=methods: draw_audit(task.label, methods)))  # type: ignore[misc]
+        write_whole(grid, picture(partial(draw_grid, plan, store, task, done, rows), DPI))
+        write_whole(audit, picture(partial(draw_audit, task.label, methods)))
         written += [grid, audit]
     return written
 
@@ -52,10 +57,19 @@ def draw_grid(plan: Plan, store: Store, task: Task, done: list[str], rows: int) 
     """A row an image: truth, measurement, each method."""
     count = min(rows, len(plan.truth))
     measured = torch.cat([plan.raw(Unit(task, None, k)) for k in range(-(-count // plan.setting.batch))])
+    measured = as_seen(task, measured)
     chosen = [contender for contender in plan.contenders if contender.label in done]
-    columns = [plan.truth, measured, *(pair_samples(plan, store, task, contender) for contender in chosen)]
+    columns = [plan.truth, measured, *(pair_tensors(plan, store, task, contender, "samples") for contender in chosen)]
     titles = ["truth", "measurement", *(short(contender.label) for contender in chosen)]
-    return draw_mosaic([column[:count] for column in columns], titles, task.label)
+    return draw_mosaic([column[:count] for column in columns], titles, task.label, options_text(task.options))
+
+
+def as_seen(task: Task, raw: Tensor) -> Tensor:
+    """Raw data as a person should see them: missing pixels in a colour of their own, not in that of black ones."""
+    if not isinstance(task.degradation, Masking):
+        return raw
+    missing = ~task.degradation.mask_for((raw.shape[2], raw.shape[3])).expand(len(raw), -1, -1, -1)
+    return torch.stack([painted(image, hidden) for image, hidden in zip(raw, missing, strict=True)])
 
 
 def short(label: str, width: int = 16) -> str:
@@ -66,30 +80,31 @@ def short(label: str, width: int = 16) -> str:
 
 def mosaic(columns: list[Tensor]) -> tuple[Tensor, int]:
     """Columns of images [N, C, h, w] as one picture [C, …] on white, each cell enlarged to one height, and that of a cell."""
-    tallest = max(column.shape[2] for column in columns)
+    tallest, channels = (max(column.shape[axis] for column in columns) for axis in (2, 1))
     side = tallest * -(-SHOWN // tallest)
     out = []
     for column in columns:
+        column = column.expand(-1, channels, -1, -1)  # grey beside colour
         width = max(1, round(column.shape[3] * side / column.shape[2]))
         cells = F.interpolate(column.float().clamp(0, 1), (side, width), mode="nearest")
         out.append(F.pad(cells, (GAP, GAP, GAP, GAP), value=1.0).permute(1, 0, 2, 3).flatten(1, 2))
     return torch.cat(out, dim=2), side + 2 * GAP
 
 
-def draw_mosaic(columns: list[Tensor], titles: list[str], title: str, inches: float = 1.05) -> Figure:
-    """The picture with a title above each column."""
+def draw_mosaic(columns: list[Tensor], titles: list[str], title: str, subtitle: str = "") -> Figure:
+    """The picture, pixel by pixel, with a title above each column."""
     from matplotlib.figure import Figure
 
-    image, cell = mosaic(columns)
-    height, width = image.shape[1] / cell * inches, image.shape[2] / cell * inches
-    figure = Figure(figsize=(width, height + 0.7))
-    axes = figure.add_axes((0, 0, 1, height / (height + 0.7)))
-    axes.imshow(as_picture(image), vmin=0, vmax=1, aspect="auto")
-    axes.set_axis_off()
-    step = image.shape[2] / len(columns)
+    image, _ = mosaic(columns)
+    height, width = image.shape[1] / DPI, image.shape[2] / DPI
+    figure = Figure(figsize=(width, height + HEAD), dpi=DPI)
+    figure.figimage(as_picture(image), 0, 0, vmin=0, vmax=1, cmap="gray")
     for index, text in enumerate(titles):
-        axes.text((index + 0.5) * step, -0.04 * cell, text, ha="center", va="bottom", fontsize=8)
-    figure.text(0.01, 0.99, title, ha="left", va="top", fontsize=11, fontweight="bold")
+        place = ((index + 0.5) / len(columns), (height + 0.04) / (height + HEAD))
+        figure.text(*place, text, ha="center", va="bottom", fontsize=8)
+    left, top = 0.05 / width, height + HEAD
+    figure.text(left, 1 - 0.05 / top, title, ha="left", va="top", fontsize=11, fontweight="bold")
+    figure.text(left, 1 - 0.25 / top, subtitle, ha="left", va="top", fontsize=7)
     return figure
 
 
@@ -104,7 +119,7 @@ def draw_audit(label: str, methods: Record) -> Figure:
         values = {key: torch.tensor(m["values"][name], dtype=torch.float64) for key, m in done.items()}
         draw_ridges(panel, values, labelled=name == PRIOR)
         panel.set_xlabel(f"{name}, nats")
-        panel.set_title("prior" if name == PRIOR else "posterior", fontsize=10)
+        panel.set_title("prior (dashed: the truth's mean)" if name == PRIOR else "posterior", fontsize=10)
     figure.suptitle(label, fontsize=11, fontweight="bold", x=0.01, ha="left")
     return figure
 
@@ -121,6 +136,7 @@ def histogram_range(values: dict[str, Tensor]) -> tuple[float, float]:
 def draw_ridges(axes: Axes, values: dict[str, Tensor], labelled: bool, bins: int = 48) -> None:
     """One histogram a method, each at a height of its own; the line is the truth's mean, what lies beyond an edge is counted there."""
     low, high = histogram_range(values)
+    margin = 0.07 * (high - low)  # room for the counts
     edges = torch.linspace(low, high, bins + 1, dtype=torch.float64)
     heights = range(len(values) - 1, -1, -1)
     for index, (height, (name, v)) in enumerate(zip(heights, values.items(), strict=True)):
@@ -129,13 +145,13 @@ def draw_ridges(axes: Axes, values: dict[str, Tensor], labelled: bool, bins: int
         scaled = height + 0.8 * counts / counts.max().clamp_min(1)
         axes.stairs(scaled.numpy(), edges.numpy(), baseline=height, fill=True, color=colour)
         axes.axhline(height, color=GREY, lw=0.6)
-        for count, place, side in ((v < low, low, "left"), (v > high, high, "right")):
+        for count, place, side in ((v < low, low - margin, "left"), (v > high, high + margin, "right")):
             if bool(count.any()):
                 text = f"◂ {int(count.sum())}" if side == "left" else f"{int(count.sum())} ▸"
                 axes.text(place, height + 0.82, text, ha=side, va="top", fontsize=8, color=INK)
     if TRUTH in values:
         axes.axvline(float(values[TRUTH].mean()), color=INK, lw=0.8, ls=(0, (3, 3)))
-    axes.set_xlim(low, high)
+    axes.set_xlim(low - margin, high + margin)
     axes.set_ylim(0, len(values))
     axes.set_yticks([height + 0.35 for height in heights], list(values) if labelled else [""] * len(values))
     axes.tick_params(axis="y", length=0)

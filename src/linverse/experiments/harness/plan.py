@@ -18,14 +18,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from linverse.baselines import EnergyDenoiser
 from linverse.degradations import Degradation
 from linverse.energy import Energy
-from linverse.experiments.harness.contenders import TRUTH, Contender, Models, identity
+from linverse.experiments.harness.contenders import TRUTH, Contender
+from linverse.experiments.harness.networks import Choice, Models, identity
 from linverse.metrics import METRICS, available_metrics
 from linverse.rng import keyed_generator, normal_like
-from linverse.tasks import parse_task
+from linverse.tasks import Options, parse_task, task_options
 
 STANDARD_METRICS = ("PSNR", "SSIM", "LPIPS-Alex", "DISTS")
+FEATURES = ("auto", "vgg16", "alexnet", "pixels")
 FLOOR_FACTOR = 10.0  # the audit measures with σ² at least so many times λ_min (mathematics §3)
 
 
@@ -42,7 +45,7 @@ class Setting:
     batch: int = 16
     seed: int = 0
     metrics: tuple[str, ...] = field(default_factory=standard_metrics)
-    features: str = "auto"  # of the Fréchet distance: "vgg16", "alexnet", "pixels", or "auto"
+    features: str = "auto"  # of the Fréchet distance: one of FEATURES, or "package.module:function"
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -50,24 +53,29 @@ class Setting:
         unknown = [name for name in self.metrics if name not in METRICS]
         if unknown:
             raise ValueError(f"there is no metric {', '.join(unknown)}; there are {', '.join(METRICS)}")
-        if self.features not in ("auto", "vgg16", "alexnet", "pixels"):
-            raise ValueError(f"features are auto, vgg16, alexnet or pixels; got {self.features!r}")
+        if self.features not in FEATURES and ":" not in self.features:
+            raise ValueError(f"features are {', '.join(FEATURES)} or package.module:function; got {self.features!r}")
 
 
 @dataclass(frozen=True)
 class Task:
-    """A named degradation, and the same with the noise that the audit wants."""
+    """A named degradation with all of its options, and the same with the noise that the audit wants."""
 
     label: str
     degradation: Degradation
     audited: Degradation
+    options: Options = field(default_factory=dict)
 
     @staticmethod
     def of(label: str, energy: Energy) -> Task:
         size = energy.shape[1:]
-        degradation = parse_task(label, size)
+        degradation, options = parse_task(label, size), task_options(label, size)
+        degradation.operator(
+            torch.zeros(1, *energy.shape)
+        )  # a box or a kernel that does not fit the images says so now
         sigma = max(degradation.sigma, (FLOOR_FACTOR * energy.range.minimum) ** 0.5)
-        return Task(label, degradation, parse_task(f"{label}{',' if ':' in label else ':'}sigma={sigma!r}", size))
+        audited = parse_task(f"{label}{',' if ':' in label else ':'}sigma={sigma!r}", size)
+        return Task(label, degradation, audited, options)
 
     def digest(self, shape: tuple[int, int, int]) -> str:
         """What the operator does to one fixed image, hashed: tells two operators of one name apart."""
@@ -100,6 +108,8 @@ class Plan:
     device: str = "cpu"  # where the models are
 
     def __post_init__(self) -> None:
+        if not len(self.truth):
+            raise ValueError("there are no images: at least one is needed")
         if tuple(self.truth.shape[1:]) != self.models.energy.shape:
             raise ValueError(f"images are {tuple(self.truth.shape[1:])}; the model takes {self.models.energy.shape}")
         for kind, labels in (("task", [t.label for t in self.tasks]), ("method", [c.label for c in self.contenders])):
@@ -117,10 +127,14 @@ class Plan:
         out = {}
         for task in self.tasks:
             for contender in self.contenders:
-                _, reason = self.models.choose(contender, task.label, task.degradation)
+                reason = self.choose(task, contender).reason
                 if reason:
                     out[task.label, contender.label] = reason
         return out
+
+    def choose(self, task: Task, contender: Contender) -> Choice:
+        """The network of a pair."""
+        return self.models.choose(contender, task.label, task.degradation)
 
     def units(self) -> list[Unit]:
         """All the work, batch by batch of one pair after another, the truth first."""
@@ -173,14 +187,19 @@ class Plan:
         return shared | {
             "images": len(self.truth),
             "images_sha256": digest,
-            "model": self._identities["energy"],
+            "model": self._identity(self.models.energy),
             "floor": limits.minimum,
         }
 
     @cached_property
-    def _identities(self) -> dict[str, str]:
-        networks = {"energy": self.models.energy, "score": self.models.score}
-        return {name: identity(network) for name, network in networks.items() if network is not None}
+    def _identities(self) -> dict[int, str]:
+        networks = [self.models.energy, self.models.score, *(palette.network for palette in self.models.palettes)]
+        return {id(n): identity(n) for n in networks if n is not None and not isinstance(n, EnergyDenoiser)}
+
+    def _identity(self, network: object) -> str:
+        if isinstance(network, EnergyDenoiser):
+            return f"energy {self._identity(network.energy)}"
+        return "none" if network is None else self._identities[id(network)]
 
     def pair_configuration(self, task: Task, contender: Contender | None) -> dict[str, Any]:
         """What all batches of a pair share."""
@@ -193,10 +212,9 @@ class Plan:
         }
         if contender is None:
             return out
-        model, _ = self.models.choose(contender, task.label, task.degradation)
-        name = self._identities.get(contender.needs) or ("none" if model is None else identity(model))
-        function = f"{contender.solve.__module__}.{contender.solve.__qualname__}"
-        return out | {"function": function, "settings": plain(contender.settings), "network": name}
+        network = self._identity(self.choose(task, contender).network)
+        out |= {"function": contender.function, "settings": plain(contender.settings), "network": network}
+        return out if contender.source is None else out | {"source": contender.source}
 
 
 def plain(settings: dict[str, Any]) -> dict[str, Any]:

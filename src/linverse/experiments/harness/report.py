@@ -1,14 +1,13 @@
 """From the parts to the result: every value of every image, means with confidence intervals, and what did not work.
 
 `results.json` holds all that is determined by the seed, and the same run gives the same bytes; seconds are in `timings.json`. Intervals
-are bootstrapped over images. The Fréchet distance is between a method's pictures and the true ones, on the features that its name says;
-of few images it is biased upwards, alike for all methods of a table.
+are bootstrapped over images. The Fréchet distance is between a method's pictures and the true ones, on the features that its name says
+(Inception's, if the user supplies them: then it is the FID); of few images it is biased upwards, alike for all methods of a table.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,61 +15,55 @@ from torch import Tensor
 
 from linverse.experiments.harness.audit import POSTERIOR, PRIOR
 from linverse.experiments.harness.contenders import TRUTH, Contender
-from linverse.experiments.harness.plan import Plan, Setting, Task, Unit
+from linverse.experiments.harness.measures import choose_features, frechet_name
+from linverse.experiments.harness.plan import Plan, Task, Unit
 from linverse.experiments.harness.runner import UNKNOWN
-from linverse.experiments.harness.storage import Store, write_json
+from linverse.experiments.harness.storage import Store
 from linverse.metrics import (
     Features,
     Interval,
     bootstrap_mean,
     frechet_from_features,
-    has_weights,
     metric_label,
-    network_features,
-    pixel_features,
 )
 from linverse.rng import keyed_generator
 
 FRECHET_RESAMPLES = 20
+SPENT = {"solving": "seconds", "metrics": "metrics", "densities": "densities"}  # what a unit's time went into
 Record = dict[str, Any]
 
 
 def build_report(plan: Plan, store: Store) -> Record:
     """All that is known, in the order of the plan; pairs that are not finished say so."""
-    features = choose_features(plan)
-    true_features = features(plan.truth) if len(plan.truth) > 1 else None
-    tasks = {}
+    features, tasks = choose_features(plan), {}
     for task in plan.tasks:
         truth = read_pair(plan, store, task, None)
         methods = {TRUTH: truth}
         for contender in plan.contenders:
             pair = read_pair(plan, store, task, contender)
-            if pair["status"] == "done":
-                pair["summary"] |= frechet(plan, store, task, contender, features, true_features)
+            if pair["status"] == truth["status"] == "done":
+                pair["summary"] |= frechet(plan, store, task, contender, features)
                 pair["audit"] = gaps(pair, truth)
             methods[contender.label] = pair
-        sigmas = {"sigma": task.degradation.sigma, "audit_sigma": task.audited.sigma}
-        tasks[task.label] = sigmas | {"methods": methods}
+        about = {"options": task.options, "sigma": task.degradation.sigma, "audit_sigma": task.audited.sigma}
+        tasks[task.label] = about | {"methods": methods}
     return {"configuration": plan.configuration | {"features": features.name}, "tasks": tasks}
 
 
-def write_report(folder: Path, report: Record, timings: Record) -> None:
-    """results.json and timings.json."""
-    write_json(folder / "results.json", report)
-    write_json(folder / "timings.json", timings)
-
-
 def read_timings(plan: Plan, store: Store) -> Record:
-    """Seconds an image of every finished pair, and of each batch."""
-    out: Record = {}
+    """Seconds an image of every finished pair, and of each batch; and what all units took together, of every kind of work."""
+    tasks: Record = {}
+    total = dict.fromkeys(SPENT, 0.0)
     for task in plan.tasks:
-        out[task.label] = {}
-        for contender in plan.contenders:
-            units = pair_units(plan, task, contender)
-            if all(store.done(unit) for unit in units):
-                seconds = [store.seconds(unit) for unit in units]
-                out[task.label][contender.label] = {"per_image": sum(seconds) / len(plan.truth), "batches": seconds}
-    return out
+        tasks[task.label] = {}
+        for contender in (None, *plan.contenders):
+            done = [store.timing(unit) for unit in pair_units(plan, task, contender) if store.done(unit)]
+            for name, key in SPENT.items():
+                total[name] += sum(timing.get(key, 0.0) for timing in done)
+            if contender is not None and len(done) == len(plan.batches):
+                seconds = [timing["seconds"] for timing in done]
+                tasks[task.label][contender.label] = {"per_image": sum(seconds) / len(plan.truth), "batches": seconds}
+    return {"tasks": tasks, "spent": total}
 
 
 # --- one pair ----------------------------------------------------------------------------------------------------------------
@@ -97,16 +90,17 @@ def read_pair(plan: Plan, store: Store, task: Task, contender: Contender | None)
             "status": "unfinished",
             "reason": f"{missing} of {len(units)} batches are not done: run the command again",
         }
-    return merge([store.record(unit) for unit in units], plan, contender)
+    return merge([store.record(unit) for unit in units], plan, task, contender)
 
 
-def merge(records: list[Record], plan: Plan, contender: Contender | None) -> Record:
+def merge(records: list[Record], plan: Plan, task: Task, contender: Contender | None) -> Record:
     """The batches of a pair side by side."""
     size = plan.models.energy.shape[1:]
     names = {name: metric_label(name, size) if name in plan.setting.metrics else name for name in records[0]["values"]}
     values = {text: [value for record in records for value in record["values"][name]] for name, text in names.items()}
     merged: Record = {
         "status": "done",
+        "network": "none" if contender is None else plan.choose(task, contender).kind,
         "settings": {} if contender is None else {key: repr(value) for key, value in contender.settings.items()},
         "values": values,
         "summary": {name: summary(torch.tensor(v, dtype=torch.float64)) for name, v in values.items()},
@@ -131,8 +125,6 @@ def as_record(interval: Interval) -> dict[str, float | None]:
 def gaps(pair: Record, truth: Record) -> Record:
     """log p of a method's images less that of the true ones, image by image: 0 on average for exact samples."""
     out: Record = {}
-    if truth["status"] != "done":
-        return out
     for name in (PRIOR, POSTERIOR):
         ours, theirs = (torch.tensor(p["values"][name], dtype=torch.float64) for p in (pair, truth))
         out[f"{name} less the truth's"] = summary(ours - theirs)
@@ -142,33 +134,17 @@ def gaps(pair: Record, truth: Record) -> Record:
 # --- sets of images ----------------------------------------------------------------------------------------------------------
 
 
-def choose_features(plan: Plan) -> Features:
-    """As the setting says; "auto" is VGG16 where its weights are installed and the images are large enough, else pixels."""
-    return features_for(plan.setting, (plan.truth.shape[2], plan.truth.shape[3]))
+def pair_tensors(plan: Plan, store: Store, task: Task, contender: Contender | None, name: str) -> Tensor:
+    """All restorations of a pair ("samples"), [N, C, H, W], or their "features", [N, D]."""
+    return torch.cat([store.tensors(unit)[name] for unit in pair_units(plan, task, contender)])
 
 
-def features_for(setting: Setting, size: tuple[int, int]) -> Features:
-    """The features of a setting for images of a size."""
-    if setting.features == "alexnet":
-        return network_features("alexnet")
-    if setting.features == "vgg16" or (setting.features == "auto" and has_weights() and min(size) >= 16):
-        return network_features("vgg16")
-    return pixel_features()
-
-
-def pair_samples(plan: Plan, store: Store, task: Task, contender: Contender | None) -> Tensor:
-    """All restorations of a pair, [N, C, H, W]."""
-    return torch.cat([store.samples(unit) for unit in pair_units(plan, task, contender)])
-
-
-def frechet(
-    plan: Plan, store: Store, task: Task, contender: Contender, features: Features, true_features: Tensor | None
-) -> Record:
-    """The Fréchet distance of a pair under its full name, with its interval."""
-    if true_features is None:
+def frechet(plan: Plan, store: Store, task: Task, contender: Contender, features: Features) -> Record:
+    """The Fréchet distance of a pair under its full name, with its interval; of one image there is none."""
+    if len(plan.truth) < 2:
         return {}
-    pictures = pair_samples(plan, store, task, contender).to(plan.truth.dtype).clamp(0, 1)
-    return {f"Fréchet-{features.name}": frechet_interval(features(pictures), true_features)}
+    vectors, true = (pair_tensors(plan, store, task, c, "features").double() for c in (contender, None))
+    return {frechet_name(features, vectors.shape[1]): frechet_interval(vectors, true)}
 
 
 def frechet_interval(vectors: Tensor, reference: Tensor) -> dict[str, float | None]:

@@ -20,11 +20,10 @@ from torch import Tensor
 from linverse.baselines import NotApplicable, Solution
 from linverse.experiments.harness.audit import densities, extrapolation
 from linverse.experiments.harness.plan import Plan, Unit
+from linverse.experiments.harness.scoring import Scorer
 from linverse.experiments.harness.storage import Store
-from linverse.metrics import METRICS
 
 UNKNOWN = -1  # the cost of a user's solver that returns images and no more
-PSNR_CAP = 100.0  # dB: of equal images it is infinite, which no mean and no file can hold
 
 
 @dataclass
@@ -34,6 +33,7 @@ class Clock:
     left: dict[str, int]
     total: int
     spent: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    failures: list[str] = field(default_factory=list)  # told as they happen: nobody should learn of them hours later
 
     @property
     def done(self) -> int:
@@ -67,31 +67,36 @@ def run_units(plan: Plan, store: Store, rank: int = 0, world: int = 1, watch: Wa
     left: dict[str, int] = defaultdict(int)
     for unit in mine:
         left[unit.label] += 1
-    clock, broken = Clock(left, len(mine)), set[tuple[str, str]]()
+    clock, broken, scorer = Clock(left, len(mine)), set[tuple[str, str]](), Scorer(plan)
     for unit in mine:
         pair = (unit.task.label, unit.label)
         watch(clock, f"{unit.label} on {unit.task.label}")
         begun = time.perf_counter()
-        if pair not in broken and not run_unit(plan, store, unit):
+        error = None if pair in broken else run_unit(plan, store, unit, scorer)
+        if error is not None:
             broken.add(pair)  # a method that failed on one batch is not tried on the others
+            told = "is left out" if error["kind"] == "skipped" else "failed, the others go on"
+            clock.failures.append(f"{unit.label} on {unit.task.label} {told}: {error['reason']}")
         clock.tick(unit.label, time.perf_counter() - begun)
     watch(clock, "done")
     return len(mine)
 
 
-def run_unit(plan: Plan, store: Store, unit: Unit) -> bool:
-    """Solve, score, audit and save one unit; False if the method failed."""
+def run_unit(plan: Plan, store: Store, unit: Unit, scorer: Scorer) -> dict[str, Any] | None:
+    """Solve, score, audit and save one unit; what went wrong, if something did."""
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             solution, seconds = solve_unit(plan, unit)
-            record = judge(plan, unit, solution)
+            record, vectors, judging = judge(plan, unit, solution, scorer)
     except Exception as error:  # whatever a method does, the others go on
         store.save_error(unit, describe(error))
-        return False
+        return describe(error)
     notes = {str(w.message) for w in caught if issubclass(w.category, UserWarning)} | set(record["warnings"])
-    store.save(unit, record | {"warnings": sorted(notes)}, seconds, solution.samples.cpu())
-    return True
+    timing = {"seconds": seconds} | judging
+    tensors = {"samples": solution.samples.detach().cpu(), "features": vectors}
+    store.save(unit, record | {"warnings": sorted(notes)}, timing, tensors)
+    return None
 
 
 def describe(error: Exception) -> dict[str, Any]:
@@ -107,7 +112,7 @@ def solve_unit(plan: Plan, unit: Unit) -> tuple[Solution, float]:
     truth = plan.images(unit)
     if unit.contender is None:
         return Solution(truth, 0, 0, 0.0), 0.0
-    model, _ = plan.models.choose(unit.contender, unit.task.label, unit.task.degradation)
+    model = plan.choose(unit.task, unit.contender).network
     raw, generator = plan.raw(unit).to(plan.device), plan.solver_generator(unit)
     begun = time.perf_counter()
     answer = unit.contender.solve(model, unit.task.degradation, raw, generator, **unit.contender.given)
@@ -126,28 +131,34 @@ def check_samples(samples: Tensor, truth: Tensor) -> None:
         raise ValueError(f"it returned {int((~samples.isfinite()).sum())} NaN or infinite pixels")
 
 
-def judge(plan: Plan, unit: Unit, solution: Solution) -> dict[str, Any]:
-    """Every per-image value of a unit: metrics of the picture (clamped to [0, 1]), densities of the answer as it is."""
-    truth = plan.images(unit)
-    x = solution.samples.detach().cpu().to(truth.dtype)
-    values: dict[str, Tensor] = {}
-    if unit.contender is not None:
-        pictures = x.clamp(0, 1)
-        values = {name: METRICS[name].function(pictures, truth) for name in plan.setting.metrics}
-    if "PSNR" in values:
-        values["PSNR"] = values["PSNR"].clamp_max(PSNR_CAP)
+Judged = tuple[dict[str, Any], Tensor, dict[str, float]]
+
+
+def judge(plan: Plan, unit: Unit, solution: Solution, scorer: Scorer) -> Judged:
+    """Every per-image value of a unit, its features, and the seconds they took.
+
+    Metrics and features are of the picture (clamped to [0, 1]), densities of the answer as it is.
+    """
+    x = solution.samples.detach().cpu().to(plan.truth.dtype)
+    moments = [time.perf_counter()]
+    pictures = x.clamp(0, 1)
+    values = {} if unit.contender is None else scorer(unit, pictures)
+    vectors = scorer.features(pictures).float()
+    moments.append(time.perf_counter())
     audited, notes = audit_unit(plan, unit, x)
+    moments.append(time.perf_counter())
     values |= audited
     bad = [name for name, value in values.items() if not bool(value.isfinite().all())]
     if bad:
         raise FloatingPointError(f"{', '.join(bad)} of its images is NaN or infinite")
-    return {
+    record = {
         "images": [plan.batches[unit.batch].start, plan.batches[unit.batch].stop],
         "evaluations": solution.evaluations,
         "gradients": solution.gradients,
         "values": {name: value.double().tolist() for name, value in values.items()},
         "warnings": notes,
     }
+    return record, vectors, {"metrics": moments[1] - moments[0], "densities": moments[2] - moments[1]}
 
 
 def audit_unit(plan: Plan, unit: Unit, x: Tensor) -> tuple[dict[str, Tensor], list[str]]:

@@ -3,8 +3,8 @@
 DIR/configuration.json                     what all parts share; another evaluation is refused
 DIR/parts/TASK/METHOD/pair.json            settings, operator and network of the pair, likewise
 DIR/parts/TASK/METHOD/0003.json            one value an image and metric, evaluations, warnings; the last file of a unit: its mark
-DIR/parts/TASK/METHOD/0003.timing.json     seconds: apart, because they are all that differs from run to run
-DIR/parts/TASK/METHOD/0003.safetensors     the restorations
+DIR/parts/TASK/METHOD/0003.timing.json     seconds of solving, metrics and densities: apart, because only they differ from run to run
+DIR/parts/TASK/METHOD/0003.safetensors     the restorations, and their features for the Fréchet distance
 DIR/parts/TASK/METHOD/0003.error.json      instead, where the method failed; it is tried again next time
 """
 
@@ -21,10 +21,17 @@ from linverse.experiments.framework import make_folder, write_whole
 from linverse.experiments.harness.contenders import TRUTH
 from linverse.experiments.harness.plan import Plan, Unit
 
+OUTPUTS = ("results.json", "timings.json", "table.md", "table.csv")
+
 
 def slug(text: str) -> str:
     """A label as a folder's name."""
     return re.sub(r"[^\w.=,+-]+", "-", text)
+
+
+def brief(value: object) -> str:
+    """A value for a sentence: of a hash the first digits."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1…", repr(value))
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -50,6 +57,7 @@ class Store:
         """Opens the folder, and refuses one that holds something else."""
         self.folder, self.plan = folder, plan
         make_folder(folder)
+        self._check_empty()
         self._agree(folder / "configuration.json", plan.configuration, f"{folder} holds another evaluation")
         skipped = plan.skipped()
         for task in plan.tasks:
@@ -59,9 +67,16 @@ class Store:
                     place = self.pair_folder(task.label, label)
                     make_folder(place)
                     wanted = plan.pair_configuration(task, contender)
-                    self._agree(place / "pair.json", wanted, f"{folder} holds other results of {label} on {task.label}")
+                    complaint = f"{folder} holds other results of {label} on {task.label}"
+                    self._agree(place / "pair.json", wanted, complaint, f"remove {place}")
 
-    def _agree(self, path: Path, wanted: dict[str, Any], complaint: str) -> None:
+    def _check_empty(self) -> None:
+        """Refuse a folder in which somebody else's files would be overwritten."""
+        taken = [name for name in OUTPUTS if (self.folder / name).exists()]
+        if taken and not (self.folder / "configuration.json").exists():
+            raise ValueError(f"{self.folder} has a {taken[0]} that no evaluation wrote; give another --out")
+
+    def _agree(self, path: Path, wanted: dict[str, Any], complaint: str, remedy: str = "") -> None:
         """Write the configuration, or compare it with the one that is there."""
         wanted = json.loads(json.dumps(wanted))
         if not path.exists():
@@ -69,9 +84,12 @@ class Store:
             return
         there = read_json(path)
         names = [key for key in {**there, **wanted} if there.get(key) != wanted.get(key)]
+        if "images" in names and "images_sha256" in names:
+            names.remove("images_sha256")  # another number of images has another hash: one reason is enough
         if names:
-            changes = "; ".join(f"{key} was {there.get(key)!r} and is {wanted.get(key)!r}" for key in names)
-            raise ValueError(f"{complaint}: {changes}. Run it as before, or give another --out")
+            changes = "; ".join(f"{key} was {brief(there.get(key))} and is {brief(wanted.get(key))}" for key in names)
+            advice = f"Run it as before,{f' {remedy},' if remedy else ''} or give another --out"
+            raise ValueError(f"{complaint}: {changes}. {advice}")
 
     # --- places ------------------------------------------------------------------------------------------------------------
 
@@ -91,12 +109,14 @@ class Store:
         path = self._file(unit, "error.json")
         return read_json(path) if path.exists() and not self.done(unit) else None
 
-    def save(self, unit: Unit, record: dict[str, Any], seconds: float, samples: Tensor) -> None:
-        """All of a finished unit."""
+    def save(self, unit: Unit, record: dict[str, Any], timing: dict[str, float], tensors: dict[str, Tensor]) -> None:
+        """All of a finished unit; `timing` says the seconds of what, `tensors` are its samples and features."""
         from safetensors.torch import save
 
-        write_whole(self._file(unit, "safetensors"), save({"samples": samples.contiguous()}))
-        write_json(self._file(unit, "timing.json"), {"seconds": seconds})
+        write_whole(
+            self._file(unit, "safetensors"), save({name: value.contiguous() for name, value in tensors.items()})
+        )
+        write_json(self._file(unit, "timing.json"), timing)
         write_json(self._file(unit, "json"), record)
         self._file(unit, "error.json").unlink(missing_ok=True)
 
@@ -106,10 +126,10 @@ class Store:
     def record(self, unit: Unit) -> dict[str, Any]:
         return read_json(self._file(unit, "json"))
 
-    def seconds(self, unit: Unit) -> float:
-        return float(read_json(self._file(unit, "timing.json"))["seconds"])
+    def timing(self, unit: Unit) -> dict[str, float]:
+        return {name: float(value) for name, value in read_json(self._file(unit, "timing.json")).items()}
 
-    def samples(self, unit: Unit) -> Tensor:
+    def tensors(self, unit: Unit) -> dict[str, Tensor]:
         from safetensors.torch import load_file
 
-        return load_file(self._file(unit, "safetensors"))["samples"]
+        return load_file(self._file(unit, "safetensors"))

@@ -56,7 +56,7 @@ def markdown(report: Record, timings: Record) -> str:
         "",
     ]
     for label, task in report["tasks"].items():
-        lines += task_lines(label, task, timings.get(label, {}), metric_names(report))
+        lines += task_lines(label, task, timings["tasks"].get(label, {}), metric_names(report))
     return "\n".join(lines)
 
 
@@ -64,16 +64,22 @@ def task_lines(label: str, task: Record, timings: Record, names: list[str]) -> l
     """The section of one task."""
     methods = task["methods"]
     best = best_methods(methods, names)
-    head = ["method", *(f"{name}{arrow(name)}" for name in names), "evaluations", "gradients", "seconds"]
-    lines = [f"## {label} (σ = {task['sigma']:g})", "", row(head), row(["---"] * len(head))]
+    head = ["method", "network", *(f"{name}{arrow(name)}" for name in names), "evaluations", "gradients", "seconds"]
+    lines = [f"## {label} ({options_text(task['options'])})", "", row(head), row(["---"] * len(head))]
     for name, method in methods.items():
         if method["status"] == "done":
             cells = [cell(method["summary"].get(metric), best.get(metric) == name) for metric in names]
             seconds = timings.get(name, {}).get("per_image")
             costs = [count(method[key]) if name != TRUTH else "" for key in ("evaluations", "gradients")]
-            lines.append(row([name, *cells, *costs, "" if seconds is None else f"{seconds:.3g}"]))
+            network = method["network"] if name != TRUTH else ""
+            lines.append(row([name, network, *cells, *costs, "" if seconds is None else f"{seconds:.3g}"]))
     lines += ["", *remarks(methods), *audit_lines(task)]
     return lines
+
+
+def options_text(options: Record) -> str:
+    """side=20, sigma=0.001."""
+    return ", ".join(f"{name}={value:g}" for name, value in options.items())
 
 
 def row(cells: list[str]) -> str:
@@ -132,12 +138,12 @@ def csv_text(report: Record, timings: Record) -> str:
     columns = [f"{name}{end}" for name in names for end in ("", " low", " high")]
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["task", "method", "status", *columns, "evaluations", "gradients", "reason", "seconds"])
+    writer.writerow(["task", "method", "status", "network", *columns, "evaluations", "gradients", "reason", "seconds"])
     for label, task in report["tasks"].items():
         for name, method in task["methods"].items():
             summary = method.get("summary", {})
             values = [summary.get(metric, {}).get(key) for metric in names for key in ("estimate", "low", "high")]
             costs = [method.get("evaluations"), method.get("gradients"), method.get("reason")]
-            seconds = timings.get(label, {}).get(name, {}).get("per_image")
-            writer.writerow([label, name, method["status"], *values, *costs, seconds])
+            seconds = timings["tasks"].get(label, {}).get(name, {}).get("per_image")
+            writer.writerow([label, name, method["status"], method.get("network"), *values, *costs, seconds])
     return out.getvalue()
