@@ -134,7 +134,8 @@ def generate(energy: LearnedEnergy, count: int) -> Tensor:
 def draw(images: Tensor, errors: dict[float, NoiseErrors]) -> Figure:
     """Generated digits, and the errors of the noise level against their bound."""
     figure, (left, right) = panels(2)
-    rows = [torch.cat(list(row[:, 0]), dim=1) for row in images.clamp(0, 1).split(8)]
+    apart = torch.nn.functional.pad(images.clamp(0, 1), (1, 1, 1, 1))
+    rows = [torch.cat(list(row[:, 0]), dim=1) for row in apart.split(8)]
     left.imshow(1 - torch.cat(rows).numpy(), vmin=0, vmax=1)
     left.set_axis_off()
     left.set_title("Drawn from the model")
