@@ -278,7 +278,7 @@ def test_a_changed_configuration_is_refused(change: str, tmp_path: Path, monkeyp
         other = replace(plan, models=replace(plan.models, score=EnergyDenoiser(plan.models.energy)))
     with pytest.raises(ValueError, match=rf"{change}.* was .* and is .*another --out") as complaint:
         Store(tmp_path, other)
-    assert len(str(complaint.value)) < 400  # hashes are cut short
+    assert len(str(complaint.value).replace(str(tmp_path), "OUT")) < 300  # hashes are cut short
     Store(tmp_path, plan)
 
 
