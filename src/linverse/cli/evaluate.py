@@ -140,7 +140,8 @@ def evaluate(options: Options, console: Console) -> None:
     """This process's share of the work; the main process reports."""
     from accelerate import PartialState
 
-    state = PartialState(timeout=PATIENCE)
+    # without a GPU it must be told of CPUs, or each of several processes would do all of the work
+    state = PartialState(cpu=not torch.accelerator.is_available(), timeout=PATIENCE)
     plan = build_plan(options, str(state.device))
     check_measures(plan)
     store = Store(options.out, plan)
