@@ -26,12 +26,12 @@ from linverse.training.loop import Trainer, parameter_count
 from linverse.training.presets import FASHION
 
 assert isinstance(FASHION.model, EnergyConfig)
-# NCSN++ blocks with GroupNorm, of the size that facts of the prototype are known for
+# NCSN++ blocks with GroupNorm, about as large as ours
 PLAIN_BACKBONE = UNetConfig(
     channels=32, multipliers=(1, 2), blocks=1, attention_levels=(), embedding=64, dropout=0.0, stem=2, norm="group"
 )
 INNER_PRODUCT = replace(FASHION.model, parameterisation="inner-product")
-# Adam's rate is the best of a few short runs (docs/training-notes.md), five times the paper's, which is meant for 400 000 steps
+# five times the paper's rate, which is meant for 400 000 steps
 PLAIN_OPTIMISER = OptimiserConfig(kind="adamw", rate=1e-3, betas=(0.9, 0.999), warmup=200, ema=0.999)
 
 RECIPES: dict[str, TrainConfig] = {

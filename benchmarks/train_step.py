@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 from linverse.models.learned import EnergyConfig, LearnedEnergy
-from linverse.models.unet import UNetConfig
 from linverse.rng import keyed_generator
 from linverse.training.batches import draw_parts
 from linverse.training.losses import DualLoss, Part
 from linverse.training.presets import FASHION
+from time_to_quality import PLAIN_BACKBONE, RECIPES
 
 
 def seconds(call: Callable[[], object], repeats: int) -> float:
@@ -95,13 +95,13 @@ def main() -> None:
     rate = gemm_rate()
     print(f"{torch.get_num_threads()} threads, GEMM {rate / 1e9:.0f} GFLOP/s, batch {options.batch}")
     assert isinstance(FASHION.model, EnergyConfig)
-    plain = UNetConfig(
-        channels=32, multipliers=(1, 2), blocks=1, attention_levels=(), embedding=64, dropout=0.0, stem=2, norm="group"
-    )
     ours = measure("ours", FASHION.model, parts, rate, options.repeats)
-    measure("NCSN++ blocks, our embedding", replace(FASHION.model, backbone=plain), parts, rate, options.repeats)
-    paper = replace(FASHION.model, parameterisation="inner-product", embedding="two-branch", backbone=plain)
-    recipe = measure("plain recipe (paper, eager)", paper, parts, rate, options.repeats)
+    measure(
+        "NCSN++ blocks, our embedding", replace(FASHION.model, backbone=PLAIN_BACKBONE), parts, rate, options.repeats
+    )
+    plain = RECIPES["plain"].model
+    assert isinstance(plain, EnergyConfig)
+    recipe = measure("plain recipe (paper, eager)", plain, parts, rate, options.repeats)
     print(f"plain recipe ÷ ours, time of a dual step: {recipe['dual step (s)'] / ours['dual step (s)']:.2f}")
 
 

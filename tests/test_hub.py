@@ -8,12 +8,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
 import torch
-from huggingface_hub import hub_mixin
 from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file, save_file
 
@@ -22,7 +20,7 @@ from linverse import hub
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.learned import EnergyConfig, LearnedEnergy
 from linverse.models.saving import CONFIG, MANIFEST, WEIGHTS, ModelFileError, write_manifest
-from tiny import BACKBONE, awaken, noisy_pair
+from tiny import BACKBONE, awaken, noisy_pair, pretend_hub
 
 
 def make_energy(seed: int = 0) -> LearnedEnergy:
@@ -240,17 +238,7 @@ def test_a_hub_that_cannot_be_reached_says_so(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_is_pushed_to_the_hub_can_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Api:
-        def __init__(self, token: str | None = None) -> None: ...
-
-        def create_repo(self, repo_id: str, **_: object) -> SimpleNamespace:
-            return SimpleNamespace(repo_id=repo_id)
-
-        def upload_folder(self, folder_path: Path, **_: object) -> str:
-            shutil.copytree(folder_path, tmp_path / "pushed")
-            return "url"
-
-    monkeypatch.setattr(hub_mixin, "HfApi", Api)
+    pretend_hub(monkeypatch, tmp_path / "pushed")
     energy = make_energy()
     energy.push_to_hub("someone/some-model")
     assert torch.equal(hub.load(tmp_path / "pushed").constant, energy.constant)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,10 +12,10 @@ from torch import Tensor
 
 from conftest import COVARIANCES
 from linverse.analytic import DiagonalGaussian
-from linverse.covariance import Covariance
+from linverse.covariance import Covariance, SpatialCovariance
 from linverse.energy import Energy, Evaluation, SelfEvaluating, autograd_evaluate, evaluate, from_derivatives
 from linverse.models.denoiser import Denoiser, DenoiserConfig
-from linverse.models.embedding import BANDS, SpaceFrequencyEmbedding, band_weights
+from linverse.models.embedding import BANDS, FAINTEST, SpaceFrequencyEmbedding, band_weights
 from linverse.models.learned import EnergyConfig, LearnedEnergy
 from linverse.models.paper_embedding import TwoBranchEmbedding
 from linverse.rng import keyed_generator
@@ -259,6 +260,20 @@ def test_band_weights_are_averages(family: str) -> None:
     assert len(weights) == BANDS
     torch.testing.assert_close(weights.flatten(1).sum(dim=1), torch.ones(BANDS).double())
     assert float(weights.min()) >= 0
+
+
+def test_the_maps_feel_a_hidden_pixel_by_what_is_left_of_it() -> None:
+    """∂map/∂log λ is of order φ where λ ≫ C: an embedding that went on with log λ would be magnified by 1/φ in the one-shot variance."""
+    log_prior = torch.tensor(-2.0).double()
+    slopes = []
+    for log_ratio in (0.0, 4.0, 8.0):
+        log_variance = torch.full((1, 1, 4, 4), -2.0 + log_ratio).double().requires_grad_()
+        maps = SpaceFrequencyEmbedding.maps(SpatialCovariance(log_variance), log_prior)
+        (slope,) = torch.autograd.grad(maps[:, 0].sum(), log_variance)  # of −log(1−φ) in the band of DC
+        slopes.append(float(slope[0, 0, 1, 1]) * 5)
+    assert slopes[0] == pytest.approx(0.5, rel=0.1)  # λ = C: as if nothing ended
+    phi = 1 / (1 + math.exp(8.0))
+    assert phi / FAINTEST / 2 < slopes[2] < phi / FAINTEST < slopes[1]
 
 
 def two_branch() -> TwoBranchEmbedding:

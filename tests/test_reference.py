@@ -6,11 +6,9 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
-from huggingface_hub import hub_mixin
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -21,7 +19,7 @@ from linverse.models.reference import FEWEST, MOST_BYTES, REFERENCE, References
 from linverse.models.saving import MANIFEST, ModelFileError, write_manifest
 from linverse.training.finish import finish
 from linverse.training.loop import Trainer
-from tiny import Pictures, tiny_config, tiny_energy
+from tiny import Pictures, pretend_hub, tiny_config, tiny_energy
 
 SHAPE = (1, 8, 8)
 
@@ -118,17 +116,7 @@ def test_those_of_another_model_do_not_stay(saved: Path) -> None:
 
 
 def test_they_are_pushed_to_the_hub(energy: LearnedEnergy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Api:
-        def __init__(self, token: str | None = None) -> None: ...
-
-        def create_repo(self, repo_id: str, **_: object) -> SimpleNamespace:
-            return SimpleNamespace(repo_id=repo_id)
-
-        def upload_folder(self, folder_path: Path, **_: object) -> str:
-            shutil.copytree(folder_path, tmp_path / "pushed")
-            return "url"
-
-    monkeypatch.setattr(hub_mixin, "HfApi", Api)
+    pretend_hub(monkeypatch, tmp_path / "pushed")
     energy.push_to_hub("someone/some-model")
     assert hub.reference_images(tmp_path / "pushed") is not None
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
+from huggingface_hub import hub_mixin
 from torch import Tensor, nn
 
 from conftest import random_covariance
@@ -121,6 +126,27 @@ def tiny_config(**changes: Any) -> TrainConfig:
         checkpoint_seconds=1e9,
     )
     return replace(config, **changes)
+
+
+class FolderHub:
+    """A hub that is a folder: `push_to_hub` ends in `place`, where the class is put in place of huggingface's."""
+
+    place: Path
+
+    def __init__(self, token: str | None = None) -> None: ...
+
+    def create_repo(self, repo_id: str, **_: object) -> SimpleNamespace:
+        return SimpleNamespace(repo_id=repo_id)
+
+    def upload_folder(self, folder_path: Path, **_: object) -> str:
+        shutil.copytree(folder_path, self.place)
+        return "url"
+
+
+def pretend_hub(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    """What is pushed from now on arrives in `place`."""
+    monkeypatch.setattr(FolderHub, "place", place, raising=False)
+    monkeypatch.setattr(hub_mixin, "HfApi", FolderHub)
 
 
 # the digits preset with a network of these sizes, as options of the command line and as a configuration

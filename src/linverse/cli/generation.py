@@ -10,13 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-import torch
 from torch import Tensor
 
-from linverse.covariance import SpatialCovariance
 from linverse.energy import Energy
-from linverse.rng import keyed_generator, normal_like
-from linverse.sampling import Path, autoregressive, sample
+from linverse.rng import keyed_generator
+from linverse.sampling import Path, autoregressive, prior_start, sample
 
 Report = Callable[[int, int], None]
 
@@ -40,11 +38,8 @@ def grow(
 
     The same seed gives the same noise in every order.
     """
-    channels, height, width = energy.shape
     generator = keyed_generator(seed, "grow")
-    top = SpatialCovariance(torch.zeros(1, 1, height, width), channels).isotropic(energy.range.maximum)
-    mean, prior = energy.gaussian(top)
-    x = mean + (prior + top.variance).sqrt() * normal_like(torch.empty(count, *energy.shape), generator)
+    x, top = prior_start(energy, count, generator)
     path = autoregressive(top, energy.range.minimum, patch, order, levels)
     bounds = [round(path.steps * stop / stops / levels) * levels for stop in range(stops + 1)]
     stages = []

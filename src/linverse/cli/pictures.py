@@ -15,7 +15,7 @@ from torch import Tensor
 
 from linverse.cli.grids import Axis, Search
 from linverse.cli.restoration import Restoration
-from linverse.experiments.figures import BLUE, GREY, INK, SKY, VERMILION, draw_cell, painted
+from linverse.experiments.figures import BLUE, GREY, INK, SKY, VERMILION, draw_cell, painted, set_gaps
 from linverse.measurement import Measurement
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def restoration_figure(result: Restoration, title: str, across: int = 8) -> Figu
     count = len(result.samples)
     rows = math.ceil(count / across)
     figure = Figure(figsize=(9.6, 3.2 + 1.55 * rows), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.03, h_pad=0.05, wspace=0.0, hspace=0.0)  # type: ignore[union-attr, call-arg]
+    set_gaps(figure, 0.03, 0.05)
     parts: Any = figure.subfigures(2, 1, height_ratios=[2.9, 1.55 * rows]) if rows else [figure]
     draw_answers(parts[0], result)
     if rows:
@@ -231,7 +231,7 @@ def gallery_figure(images: Sequence[Tensor], below: Sequence[str], title: str, a
     rows = math.ceil(len(images) / across)
     across = min(across, len(images))
     figure = Figure(figsize=(max(1.1 * across, 4.5), 1.3 * rows + 0.5), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.03, wspace=0.0, hspace=0.0)  # type: ignore[union-attr, call-arg]
+    set_gaps(figure, 0.02, 0.03)
     for number, axes in enumerate(figure.subplots(rows, across, squeeze=False).flat):
         draw_cell(axes, images[number] if number < len(images) else None, None)
         if number < len(images):

@@ -20,13 +20,13 @@ from torch import Tensor
 
 from linverse.covariance import Covariance, SpatialCovariance
 from linverse.energy import Energy, evaluate
-from linverse.experiments.figures import draw_cell
+from linverse.experiments.figures import draw_cell, set_gaps
 from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
 from linverse.experiments.models import chunks, held_out, load_classifier, load_energy
 from linverse.models.classifier import DigitClassifier
 from linverse.rng import keyed_generator, normal_like
 from linverse.sampling import Path as SigmaPath
-from linverse.sampling import autoregressive, sample
+from linverse.sampling import autoregressive, prior_start, sample
 from linverse.units import bits_per_dim
 
 if TYPE_CHECKING:
@@ -94,13 +94,9 @@ class Generated:
     means: Tensor
 
 
-def start(energy: Energy, count: int, seed: int) -> tuple[Tensor, SpatialCovariance]:
-    """y ~ N(m, C + λ_max), which is p(y|λ_max·I) to within nothing, and that Σ."""
-    channels, height, width = energy.shape
-    cov = SpatialCovariance(torch.full((1, 1, height, width), math.log(energy.range.maximum)), channels)
-    mean, prior = energy.gaussian(cov)
-    noise = normal_like(torch.empty(count, *energy.shape), keyed_generator(seed, "any-order", "start"))
-    return mean + (energy.range.maximum + prior).sqrt() * noise, cov
+def start(energy: Energy, count: int, seed: int) -> tuple[Tensor, Covariance]:
+    """Where all orders begin."""
+    return prior_start(energy, count, keyed_generator(seed, "any-order", "start"))
 
 
 def segments(path: SigmaPath, parts: int) -> list[SigmaPath]:
@@ -196,7 +192,7 @@ def draw_figure(found: dict[str, Generated]) -> Figure:
     widths = ([1.0] * (FRAMES + 1) + [0.25]) * shown  # a gap after each digit
     size = (0.85 * sum(widths) + 0.8, 0.9 * 2 * len(found) + 0.5)
     figure = Figure(figsize=size, layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0.0, hspace=0.0)  # type: ignore[union-attr, call-arg]
+    set_gaps(figure, 0.01, 0.01)
     grid = figure.subplots(2 * len(found), len(widths), squeeze=False, width_ratios=widths)
     for axes in grid.flat:
         draw_cell(axes, None, None)

@@ -26,7 +26,7 @@ from linverse.degradations import GaussianBlur
 from linverse.energy import Energy
 from linverse.experiments.blind_figure import BlurFinding, Case, Findings, Guess, draw_figure
 from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
-from linverse.experiments.models import evaluate_many, held_out, load_companion, load_energy
+from linverse.experiments.models import PairOptions, evaluate_many, held_out, load_companion, load_energy
 from linverse.rng import keyed_generator, normal_like
 
 PAPER: dict[str, Any] = {
@@ -51,15 +51,8 @@ PAPER: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(PairOptions):
     """Models of the blind experiment."""
-
-    model: str = "fashion-mnist"
-    """the energy: a bundled name or a folder"""
-    single_model: str | None = "fashion-mnist-single"
-    """the energy without the covariance score (None: leave it out)"""
-    data: str = "fashion-mnist"
-    """whose test images"""
 
 
 @dataclass(frozen=True)

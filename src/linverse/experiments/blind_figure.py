@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from linverse.experiments.figures import BLUE, GREEN, GREY, SKY, VERMILION, draw_cell
+from linverse.experiments.figures import BLUE, GREEN, GREY, SKY, VERMILION, draw_cell, set_gaps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +70,7 @@ def draw_figure(found: dict[str, Findings]) -> Figure:
 
     cases = found["dual"].cases
     figure = Figure(figsize=(3.1 * (len(cases) + 1) + 0.8, 8.2), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr, call-arg]
+    set_gaps(figure, 0.08, 0.08, 0.02, 0.02)
     grid = figure.subplots(3, len(cases) + 1, squeeze=False, width_ratios=[1.0] * len(cases) + [1.25])
     for column, case in enumerate(cases):
         draw_cell(grid[0, column], case.observation, None)

@@ -25,7 +25,7 @@ from linverse.experiments.figures import BLUE, GREY, VERMILION, panels
 from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
 from linverse.models.learned import LearnedEnergy
 from linverse.rng import keyed_generator, normal_like
-from linverse.sampling import sample
+from linverse.sampling import prior_start, sample
 from linverse.training.config import TrainConfig
 from linverse.training.finish import run_self_test
 from linverse.training.loop import Trainer
@@ -125,10 +125,8 @@ def run(out: Path, quick: bool, progress: Progress, options: Options | None = No
 
 def generate(energy: LearnedEnergy, count: int) -> Tensor:
     """Digits from noise."""
-    cov = SpatialCovariance(torch.zeros(1, 1, *energy.shape[1:]), energy.shape[0]).isotropic(energy.range.maximum)
     generator = keyed_generator("generation")
-    start = energy.form.mean + cov.expand(count).sample_noise(generator)
-    return sample(energy, start, cov, 50, generator=generator).samples
+    return sample(energy, *prior_start(energy, count, generator), 50, generator=generator).samples
 
 
 def draw(images: Tensor, errors: dict[float, NoiseErrors]) -> Figure:

@@ -74,12 +74,19 @@ def style() -> Iterator[None]:
         yield
 
 
+def set_gaps(figure: Figure, width: float, height: float, columns: float = 0.0, rows: float = 0.0) -> None:
+    """Room around the panels of a constrained figure, in inches, and between columns and rows, as shares of the figure."""
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.set(w_pad=width, h_pad=height, wspace=columns, hspace=rows)  # type: ignore[call-arg]
+
+
 def panels(columns: int, rows: int = 1, *, width: float = 4.6, height: float = 3.6) -> tuple[Figure, list[Axes]]:
     """A figure of equal panels, row by row; sizes in inches a panel."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08, wspace=0.04, hspace=0.06)  # type: ignore[union-attr, call-arg]
+    set_gaps(figure, 0.08, 0.08, 0.04, 0.06)
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
@@ -115,7 +122,7 @@ def image_grid(
 
     columns = check_grid(rows, row_titles, column_titles)
     figure = Figure(figsize=(cell * columns + 0.3, cell * len(rows) + 0.3), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.015, h_pad=0.015, wspace=0.0, hspace=0.0)  # type: ignore[union-attr, call-arg]
+    set_gaps(figure, 0.015, 0.015)
     grid = figure.subplots(len(rows), columns, squeeze=False)
     for r, row in enumerate(rows):
         for c in range(columns):

@@ -24,6 +24,18 @@ from linverse.rng import keyed_generator
 CHUNK = 128  # images of 28×28 evaluated at once: enough to keep a CPU busy, and little memory
 
 
+@dataclass(frozen=True)
+class PairOptions:
+    """An energy, and the one without the covariance score to compare it with."""
+
+    model: str = "fashion-mnist"
+    """the energy: a bundled name or a folder"""
+    single_model: str | None = "fashion-mnist-single"
+    """the energy without the covariance score (None: leave it out)"""
+    data: str = "fashion-mnist"
+    """whose test images"""
+
+
 def load_energy(name: str, option: str = "--model") -> LearnedEnergy:
     """An energy; if there is none of that name, an error that says how to get one."""
     try:

@@ -5,6 +5,7 @@ from linverse.sampling.guided import MagnitudeStep, MirrorStep, Rule, VarianceSt
 from linverse.sampling.langevin import MALA, ULA, Info, Kernel, SignalToNoiseULA, State, warm_up
 from linverse.sampling.paths import Path, autoregressive, clamped, geometric, held, linear, per_coefficient
 from linverse.sampling.predictors import Ancestral, Euler, Matched, Predictor, ProbabilityFlowHeun, TwoStepAncestral
+from linverse.sampling.prior import prior_start
 from linverse.sampling.sampler import SampleResult, sample, tune
 from linverse.sampling.targets import OperatorTarget, PathTarget, Target
 
@@ -38,6 +39,7 @@ __all__ = [
     "held",
     "linear",
     "per_coefficient",
+    "prior_start",
     "sample",
     "sample_operator",
     "tune",

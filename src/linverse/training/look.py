@@ -17,10 +17,10 @@ from linverse.models.denoiser import Denoiser
 from linverse.models.learned import LearnedEnergy
 from linverse.posterior import Posterior
 from linverse.rng import keyed_generator
-from linverse.sampling import sample
+from linverse.sampling import prior_start, sample
 from linverse.training.finish import run_self_test
 from linverse.training.loop import Trainer
-from linverse.training.normalise import SelfTest, template
+from linverse.training.normalise import SelfTest
 
 ACROSS, STEPS, SELF_TEST_IMAGES = 8, 30, 128
 
@@ -67,11 +67,8 @@ def look(trainer: Trainer) -> Look:
 
 def generated(trainer: Trainer, energy: LearnedEnergy) -> Tensor:
     """Samples of the prior, [n, C, H, W]."""
-    like = energy.form.mean
     generator = keyed_generator(trainer.config.seed, "look", trainer.step)
-    cov = template("spatial", like.expand(ACROSS, *energy.shape)).isotropic(energy.range.maximum).expand(ACROSS)
-    noise = cov.sample_noise(generator).to(like)
-    return sample(energy, like + noise, cov, STEPS, generator=generator).samples
+    return sample(energy, *prior_start(energy, ACROSS, generator), STEPS, generator=generator).samples
 
 
 def inpainted(trainer: Trainer, energy: LearnedEnergy) -> Tensor:
