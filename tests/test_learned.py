@@ -245,13 +245,28 @@ def test_the_space_frequency_maps_are_means_of_log_variance(family: str) -> None
     cov = isotropic(family, 0.3, shape, batch=1)
     bumped = cov.log_variance.clone()
     bumped[0, 0, 4, 6] += 1.0
-    moved = (SpaceFrequencyEmbedding.maps(cov.with_log_variance(bumped), log_prior) - level[:1]).abs().sum(dim=1)[0]
+    change = (SpaceFrequencyEmbedding.maps(cov.with_log_variance(bumped), log_prior) - level[:1]).unflatten(
+        1, (2, BANDS + 1)
+    )
+    moved = change[:, :, :BANDS].abs().sum(dim=(1, 2))[0]
     block = {"spatial": 1, "block-dct": 2}.get(family, SIDE)
     rows, columns = (moved > 1e-9).nonzero().T
     assert {(int(r) // block, int(c) // block) for r, c in zip(rows, columns, strict=True)} == {
         (4 // block, 6 // block)
     }
     assert len(rows) == block * block
+
+
+@families
+def test_the_last_maps_tell_every_pixel_how_noisy_the_whole_is(family: str) -> None:
+    """−log φ̄ and −log(1−φ̄) of the mean φ = C/(C+λ), however large λ is and in whatever basis."""
+    shape, log_prior = (1, SIDE, SIDE), torch.tensor(-2.0).double()
+    cov = isotropic(family, 0.3, shape, batch=1)
+    log_variance = torch.linspace(-4.0, 9.0, SIDE * SIDE).double().reshape(1, 1, SIDE, SIDE)
+    mean_share = torch.sigmoid(log_prior - log_variance).mean()
+    maps = SpaceFrequencyEmbedding.maps(cov.with_log_variance(log_variance), log_prior)
+    for index, expected in ((BANDS, -torch.log(mean_share)), (2 * BANDS + 1, -torch.log1p(-mean_share))):
+        torch.testing.assert_close(maps[0, index] * 5, expected.expand(SIDE, SIDE))
 
 
 @families
@@ -269,7 +284,7 @@ def test_the_maps_feel_a_hidden_pixel_by_what_is_left_of_it() -> None:
     for log_ratio in (0.0, 4.0, 8.0):
         log_variance = torch.full((1, 1, 4, 4), -2.0 + log_ratio).double().requires_grad_()
         maps = SpaceFrequencyEmbedding.maps(SpatialCovariance(log_variance), log_prior)
-        (slope,) = torch.autograd.grad(maps[:, 0].sum(), log_variance)  # of −log(1−φ) in the band of DC
+        (slope,) = torch.autograd.grad(maps[:, 0].sum(), log_variance)  # of −log φ in the band of DC
         slopes.append(float(slope[0, 0, 1, 1]) * 5)
     assert slopes[0] == pytest.approx(0.5, rel=0.1)  # λ = C: as if nothing ended
     phi = 1 / (1 + math.exp(8.0))

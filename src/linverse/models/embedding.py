@@ -6,7 +6,8 @@ isotropic Σ gives the same map in every basis, so the energy agrees across base
 
 What the network is told of λ ends where φ = C/(C+λ) falls below `FAINTEST`. The one-shot variance is C(1 − 2r/φ − …) with r = ∂R/∂log λ: a
 network that goes on changing with log λ where φ is 10⁻⁴ sees its errors magnified by 1/φ (standard deviations of 6 for pixels in
-[0, 1]), and there is nothing left to tell: w carries the scale.
+[0, 1]). Where *all* is noisy it must know how noisy, so log φ̄/(1−φ̄), φ̄ the mean of φ over all coefficients, is shown to every pixel;
+φ̄ hardly feels a single λ that is large among small ones.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ FAINTEST = 0.03
 
 
 class SpaceFrequencyEmbedding(nn.Module):
-    """Maps of log(λ/C) in each band → embeddings at every level of the backbone."""
+    """Maps of log(λ/C) in each band and of the whole → embeddings at every level of the backbone."""
 
-    features = 2 * BANDS
+    features = 2 * (BANDS + 1)
 
     def __init__(self, config: UNetConfig) -> None:
         super().__init__()
@@ -55,14 +56,20 @@ class SpaceFrequencyEmbedding(nn.Module):
 
     @staticmethod
     def maps(cov: Covariance, log_prior_variance: Tensor) -> Tensor:
-        """[B, 2K, H, W]: −log(1−φ) and −log φ of each band's mean log λ, where φ = C/(C+λ); averaged over channels.
+        """[B, 2(K+1), H, W]: −log φ and −log(1−φ) of each band's mean log λ, where φ = C/(C+λ), averaged over channels, then of φ̄.
 
-        λ is felt up to about C/`FAINTEST`.
+        In a band λ is felt up to about C/`FAINTEST`.
         """
         bands = cov.pool_bands(cov.log_variance, band_weights(cov.frequencies()))
         if cov.log_variance.shape[1] > 1:
             bands = bands.unflatten(1, (cov.log_variance.shape[1], BANDS)).mean(dim=1)
         ratio = -torch.logaddexp(log_prior_variance - bands, bands.new_tensor(math.log(FAINTEST)))
+        log_shares = (
+            F.logsigmoid(log_prior_variance - cov.log_variance),
+            F.logsigmoid(cov.log_variance - log_prior_variance),
+        )
+        phi, rest = (torch.logsumexp(share.flatten(1), dim=1)[:, None, None, None] for share in log_shares)
+        ratio = torch.cat([ratio, (rest - phi).expand(-1, -1, *cov.size)], dim=1)
         return torch.cat([F.softplus(ratio), F.softplus(-ratio)], dim=1) / 5.0
 
     def forward(self, maps: Tensor) -> list[Tensor]:

@@ -124,7 +124,7 @@ DIGITS = TrainConfig(
     ),
     loss=SMALL_LOSS,
     optimiser=replace(SMALL_OPTIMISER, warmup=50, ema=0.995),
-    steps=1500,
+    steps=1200,
     batch=64,
 )
 
