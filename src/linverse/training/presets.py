@@ -83,7 +83,7 @@ FASHION = TrainConfig(
     covariances=FASHION_COVARIANCES,
     loss=SMALL_LOSS,
     optimiser=SMALL_OPTIMISER,
-    steps=24_000,
+    steps=9_000,
 )
 
 FASHION_DENOISER = DenoiserConfig((1, 28, 28), bases=("spatial",), backbone=SMALL_BACKBONE)
@@ -103,7 +103,7 @@ MNIST = TrainConfig(
     covariances=Mixture((Component(1.0, Patches()),)),
     loss=SMALL_LOSS,
     optimiser=SMALL_OPTIMISER,
-    steps=24_000,
+    steps=8_000,
 )
 
 DIGITS = TrainConfig(
