@@ -18,7 +18,7 @@ from linverse.models.learned import EnergyConfig, LearnedEnergy
 from linverse.models.scores import Pair, Scores, differentiable
 from linverse.rng import keyed_generator, normal_like
 from linverse.training import losses
-from linverse.training.losses import DenoiserLoss, DualLoss, LossConfig, Part, score_errors
+from linverse.training.losses import DenoiserLoss, DualLoss, LossConfig, Part, score_errors, variance_errors
 from linverse.training.normalise import normalising_constant
 from oracles import random_spd, z_threshold
 from tiny import BACKBONE, CASE_NAMES, CASES, COLOURS, FAMILIES, Shape, tiny_energy
@@ -135,6 +135,17 @@ def test_the_variance_term_is_the_one_shot_variance_against_the_actual_error(fam
     loss, terms = DualLoss(energy, LossConfig(variance_weight=0.5))([part])
     torch.testing.assert_close(terms["variance"], expected.mean().detach(), rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(loss.detach(), terms["dsm"] + terms["csm"] + 0.5 * terms["variance"])
+
+
+def test_the_variance_term_leaves_the_mean_alone() -> None:
+    """With a gradient in e a skewed posterior would pull the mean away from E[x|y]."""
+    cov = random_covariance("spatial", (1, 4, 4), batch=2)
+    noise = normal_like(cov.log_variance, keyed_generator("noise"))
+    e, kappa = (t.requires_grad_() for t in (0.5 * noise, torch.zeros_like(noise)))
+    errors = variance_errors(Scores(torch.zeros(2), e, kappa), cov, noise, torch.tensor(-1.0).double())
+    of_mean, of_kappa = torch.autograd.grad(errors.sum(), (e, kappa), allow_unused=True)
+    assert of_mean is None
+    assert float(of_kappa.abs().min()) > 0
 
 
 def test_a_batch_counts_every_image_alike() -> None:
