@@ -26,6 +26,7 @@ from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.learned import EnergyConfig, LearnedEnergy
 from linverse.rng import keyed_generator
 from linverse.training.batches import batch_indices, training_parts
+from linverse.training.card import data_facts
 from linverse.training.checkpoint import PREVIOUS, STATE, CheckpointError, TrainingState, read_state, write_state
 from linverse.training.config import OptimiserConfig, TrainConfig
 from linverse.training.finish import finish
@@ -568,6 +569,24 @@ def test_a_finished_run_is_a_model_with_its_card(tmp_path: Path) -> None:
     assert card["parameters"] == parameter_count(energy)
     assert set(card["self_test"]) == {"entropy", "agreement", "bias", "slope", "ratio", "heat"}
     assert TrainConfig.from_dict(card["training"]) == trainer.config
+
+
+def test_the_card_is_a_page_too(tmp_path: Path) -> None:
+    """Written for people: data and licence, budget, self-tests, limits; nothing left to fill in."""
+    trainer = run(make_trainer(tmp_path, tiny_config(steps=2)))
+    finish(trainer, tmp_path / "model", "fashion-mnist")
+    page = (tmp_path / "model" / "README.md").read_text()
+    for said in (
+        "# fashion-mnist",
+        PRESETS["fashion-mnist"][0],
+        "| steps | 2 |",
+        "normalisation error",
+        "**Limits.** It knows grey",
+    ):
+        assert said in page
+    assert "More Information Needed" not in page
+    assert data_facts("fashion-mnist")["licence"] == "MIT"
+    assert data_facts("folder:mine") == {}
 
 
 # --- presets ---------------------------------------------------------------------------------------------------------------------

@@ -40,11 +40,14 @@ def main(arguments: list[str]) -> None:
 def print_card(console: Console, config: dict[str, object], card: dict[str, object]) -> None:
     """The card as a table, and the self-tests as another."""
     table = Table("model", str(card.get("name", "")), show_header=True)
+    if "about" in card:
+        table.add_row("", str(card["about"]))
     for key in ("kind", "shape", "minimum", "maximum", "bases", "parameterisation", "embedding"):
         if key in config:
             table.add_row(key, str(config[key]))
     for key in (
         "data",
+        "title",
         "licence",
         "parameters",
         "steps",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,11 @@ import torch
 from linverse.models.learned import LearnedEnergy
 from linverse.models.reference import References
 from linverse.rng import keyed_generator
+from linverse.training.card import data_facts, limits, write_card
 from linverse.training.loop import Trainer, parameter_count
 from linverse.training.losses import Part
 from linverse.training.normalise import SelfTest, normalising_constant, self_test
+from linverse.training.presets import PRESETS
 
 
 def merge_parts(batches: list[list[Part]]) -> list[Part]:
@@ -57,11 +58,16 @@ def finish(trainer: Trainer, folder: Path, name: str) -> dict[str, Any]:
         "name": name,
         "parameters": parameter_count(model),
         "data": trainer.config.data,
+        **data_facts(trainer.config.data),
         "steps": trainer.step,
+        "batch": trainer.config.batch,
         "seconds": round(trainer.seconds),
         "held_out": trainer.evaluate(),
         "training": trainer.config.to_dict(),
+        "limits": limits(trainer.config),
     }
+    if name in PRESETS:
+        card["about"] = PRESETS[name][0]
     if isinstance(model, LearnedEnergy):
         result = run_self_test(trainer, model, trainer.config.self_test_images)
         card["constant"] = float(model.constant)
@@ -69,5 +75,5 @@ def finish(trainer: Trainer, folder: Path, name: str) -> dict[str, Any]:
         model.references = references(trainer)
         card["reference_images"] = 0 if model.references is None else len(model.references)
     model.save_pretrained(folder)
-    (folder / "card.json").write_text(json.dumps(card, indent=2) + "\n")
+    write_card(folder, card)
     return card
