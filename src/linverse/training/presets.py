@@ -63,7 +63,7 @@ SMALL_BACKBONE = UNetConfig(
 )
 
 # found by short runs side by side: docs/training-notes.md
-SMALL_LOSS = LossConfig(cov_weight=1.0, image_weight=0.01, mean_power=0.5, variance_weight=0.005)
+SMALL_LOSS = LossConfig(cov_weight=1.0, image_weight=0.01, mean_power=1.0, variance_weight=0.005)
 SMALL_OPTIMISER = OptimiserConfig(kind="muon", rate=3e-3, muon_rate=0.02, warmup=200, clip=5.0, ema=0.9995)
 
 FASHION_COVARIANCES = Mixture(
