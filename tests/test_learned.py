@@ -291,6 +291,20 @@ def test_the_maps_feel_a_hidden_pixel_by_what_is_left_of_it() -> None:
     assert phi / FAINTEST / 2 < slopes[2] < phi / FAINTEST < slopes[1]
 
 
+@families
+def test_a_hidden_coefficient_among_measured_ones_is_hardly_felt(family: str) -> None:
+    """A band's mean log λ may lie in the middle where one of its coefficients is hidden and the next is measured: λ ends before the mean."""
+    log_prior = torch.tensor(-2.0).double()
+    log_variance = torch.full((1, 1, SIDE, SIDE), -9.0).double()
+    log_variance[..., 1, 1] = 7.0
+    cov = isotropic(family, 0.3, (1, SIDE, SIDE), batch=1).with_log_variance(log_variance.requires_grad_())
+    bands = SpaceFrequencyEmbedding.maps(cov, log_prior).unflatten(1, (2, BANDS + 1))[:, :, :BANDS]
+    phi = 1 / (1 + math.exp(9.0))
+    for band in bands.mean(dim=(0, 3, 4)).flatten():
+        (slope,) = torch.autograd.grad(band * 5, log_variance, retain_graph=True)
+        assert float(slope[0, 0, 1, 1].abs()) < phi / FAINTEST
+
+
 def two_branch() -> TwoBranchEmbedding:
     embedding = TwoBranchEmbedding(BACKBONE, 1e-6, 1e3).double()
     awaken(embedding)

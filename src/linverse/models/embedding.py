@@ -6,7 +6,7 @@ isotropic Σ gives the same map in every basis, so the energy agrees across base
 
 What the network is told of λ ends where φ = C/(C+λ) falls below `FAINTEST`. The one-shot variance is C(1 − 2r/φ − …) with r = ∂R/∂log λ: a
 network that goes on changing with log λ where φ is 10⁻⁴ sees its errors magnified by 1/φ (standard deviations of 6 for pixels in
-[0, 1]). Where *all* is noisy it must know how noisy, so log φ̄/(1−φ̄), φ̄ the mean of φ over all coefficients, is shown to every pixel;
+[0, 1]); each coefficient's own λ ends there, before the mean over a band that may hold well measured ones too. Where *all* is noisy it must know how noisy, so log φ̄/(1−φ̄), φ̄ the mean of φ over all coefficients, is shown to every pixel;
 φ̄ hardly feels a single λ that is large among small ones.
 """
 
@@ -56,14 +56,15 @@ class SpaceFrequencyEmbedding(nn.Module):
 
     @staticmethod
     def maps(cov: Covariance, log_prior_variance: Tensor) -> Tensor:
-        """[B, 2(K+1), H, W]: −log φ and −log(1−φ) of each band's mean log λ, where φ = C/(C+λ), averaged over channels, then of φ̄.
+        """[B, 2(K+1), H, W]: −log φ and −log(1−φ) of each band's mean log λ/C, where φ = C/(C+λ), averaged over channels, then of φ̄.
 
-        In a band λ is felt up to about C/`FAINTEST`.
+        In a band each λ is felt up to about C/`FAINTEST`.
         """
-        bands = cov.pool_bands(cov.log_variance, band_weights(cov.frequencies()))
-        if cov.log_variance.shape[1] > 1:
-            bands = bands.unflatten(1, (cov.log_variance.shape[1], BANDS)).mean(dim=1)
-        ratio = -torch.logaddexp(log_prior_variance - bands, bands.new_tensor(math.log(FAINTEST)))
+        faintest = cov.log_variance.new_tensor(math.log(FAINTEST))
+        felt = -torch.logaddexp(log_prior_variance - cov.log_variance, faintest)
+        ratio = cov.pool_bands(felt, band_weights(cov.frequencies()))
+        if felt.shape[1] > 1:
+            ratio = ratio.unflatten(1, (felt.shape[1], BANDS)).mean(dim=1)
         log_shares = (
             F.logsigmoid(log_prior_variance - cov.log_variance),
             F.logsigmoid(cov.log_variance - log_prior_variance),
