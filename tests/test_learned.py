@@ -293,7 +293,7 @@ def test_the_maps_feel_a_hidden_pixel_by_what_is_left_of_it() -> None:
 
 @families
 def test_a_hidden_coefficient_among_measured_ones_is_hardly_felt(family: str) -> None:
-    """A band's mean log λ may lie in the middle where one of its coefficients is hidden and the next is measured: λ ends before the mean."""
+    """Where one coefficient of a band is hidden and the next is measured, their mean log λ is in the middle: λ ends before the mean."""
     log_prior = torch.tensor(-2.0).double()
     log_variance = torch.full((1, 1, SIDE, SIDE), -9.0).double()
     log_variance[..., 1, 1] = 7.0

@@ -6,8 +6,9 @@ isotropic Σ gives the same map in every basis, so the energy agrees across base
 
 What the network is told of λ ends where φ = C/(C+λ) falls below `FAINTEST`. The one-shot variance is C(1 − 2r/φ − …) with r = ∂R/∂log λ: a
 network that goes on changing with log λ where φ is 10⁻⁴ sees its errors magnified by 1/φ (standard deviations of 6 for pixels in
-[0, 1]); each coefficient's own λ ends there, before the mean over a band that may hold well measured ones too. Where *all* is noisy it must know how noisy, so log φ̄/(1−φ̄), φ̄ the mean of φ over all coefficients, is shown to every pixel;
-φ̄ hardly feels a single λ that is large among small ones.
+[0, 1]). Each coefficient's own λ ends there, before the mean over a band that may hold well measured ones too. Where *all* is noisy the
+network must know how noisy, so log φ̄/(1−φ̄), φ̄ the mean of φ over all coefficients, is shown to every pixel; φ̄ hardly feels a single λ
+that is large among small ones.
 """
 
 from __future__ import annotations
