@@ -277,6 +277,12 @@ def test_band_weights_are_averages(family: str) -> None:
     assert float(weights.min()) >= 0
 
 
+def test_no_frequency_is_out_of_every_bands_sight() -> None:
+    """The strongest weight of any frequency, as a share of that band's largest: noise in the corners was removed by nobody."""
+    weights = band_weights(isotropic("fourier", 1.0, (1, 28, 28)).frequencies()).flatten(1)
+    assert float((weights / weights.amax(dim=1, keepdim=True)).amax(dim=0).min()) > 0.3
+
+
 def test_the_maps_feel_a_hidden_pixel_by_what_is_left_of_it() -> None:
     """∂map/∂log λ is of order φ where λ ≫ C: an embedding that went on with log λ would be magnified by 1/φ in the one-shot variance."""
     log_prior = torch.tensor(-2.0).double()

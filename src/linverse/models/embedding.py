@@ -24,24 +24,22 @@ from linverse.models.unet import UNetConfig, conv
 
 RADII = (0.08, 0.2, 0.4)
 ANGLES = (0.0, 0.25 * math.pi, 0.5 * math.pi)
+DC, CORNER = (0.0, 0.0, 0.01), (0.5, 0.5, 0.12)  # centre and width, cycles a pixel
+BANDS = 2 + len(RADII) * len(ANGLES)
+FAINTEST = 0.03
 
 
 def band_weights(frequencies: Tensor) -> Tensor:
-    """[2, bh, bw] frequencies → [K, bh, bw] weights of unit sum over a block: DC, then 3 radii × 3 orientations.
+    """[2, bh, bw] frequencies → [K, bh, bw] weights of unit sum over a block: DC, 3 radii × 3 orientations, the finest checks.
 
     A softmax of the distance to the band's centre, so that every band is defined in every block, down to a single pixel.
     """
     size = frequencies.abs()
-    centres = [(0.0, 0.0, 0.01)]
-    centres += [(r * math.sin(a), r * math.cos(a), 0.4 * r) for r in RADII for a in ANGLES]
+    centres = [DC, *((r * math.sin(a), r * math.cos(a), 0.4 * r) for r in RADII for a in ANGLES), CORNER]
     logits = torch.stack(
         [-((size[0] - y).square() + (size[1] - x).square()) / (2 * width * width) for y, x, width in centres]
     )
     return torch.softmax(logits.flatten(1), dim=1).reshape(logits.shape)
-
-
-BANDS = 1 + len(RADII) * len(ANGLES)
-FAINTEST = 0.03
 
 
 class SpaceFrequencyEmbedding(nn.Module):
