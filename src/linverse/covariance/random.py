@@ -170,7 +170,7 @@ class Patches:
 
 @dataclass(frozen=True)
 class GaussianBlurs:
-    """λ = σ²/|h|² of a Gaussian blur, cut at λ_max; its std (pixels) uniform in [narrowest, widest], σ² log-uniform."""
+    """λ = σ²/|h|² of a Gaussian blur, cut at λ_max; its std (pixels) and σ² log-uniform."""
 
     kind: ClassVar[str] = "gaussian-blur"
     narrowest: float = 0.3
@@ -179,12 +179,12 @@ class GaussianBlurs:
 
     def __post_init__(self) -> None:
         _check_choice("the boundary of a blur", self.boundary, ("periodic", "reflecting"))
-        _check_ends("the std of a blur", self.narrowest, self.widest)
+        _check_ends("the std of a blur", self.narrowest, self.widest, least=0.01)
 
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
     ) -> Covariance:
-        std = self.narrowest + (self.widest - self.narrowest) * torch.rand(n, generator=generator)
+        std = self.narrowest * (self.widest / self.narrowest) ** torch.rand(n, generator=generator)
         # float64: σ²/h² < λ_max down to |h| = 1e-6, where a float32 sum of taps has no digits left
         gain = gaussian_transfer(std.double(), shape[1:], self.boundary).abs().clamp_min(1e-30)
         noise = log_uniform((n, 1, 1), limits, generator)

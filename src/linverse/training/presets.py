@@ -83,7 +83,7 @@ FASHION = TrainConfig(
     covariances=FASHION_COVARIANCES,
     loss=SMALL_LOSS,
     optimiser=SMALL_OPTIMISER,
-    steps=9_000,
+    steps=10_000,
 )
 
 FASHION_DENOISER = DenoiserConfig((1, 28, 28), bases=("spatial",), backbone=SMALL_BACKBONE)
