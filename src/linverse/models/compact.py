@@ -49,6 +49,7 @@ class CompactUNet(nn.Module):
         self.down = nn.ModuleList(conv(a, b, 2, stride=2, padding=0) for a, b in itertools.pairwise(widths))
         self.up = nn.ModuleList(conv(b, a, 1) for a, b in itertools.pairwise(widths))
         self.exit_up = conv(widths[0], stem * stem * full, 1)
+        self.full_gain = zero_init(conv(config.embedding, full, 1))
         self.exit = zero_init(conv(2 * full, out_channels, 3))
 
     def _level(self, width: int, blocks: int) -> nn.ModuleList:
@@ -67,7 +68,8 @@ class CompactUNet(nn.Module):
             h = skips[level] + F.interpolate(self.up[level](h), scale_factor=2, mode="nearest")
             h = _run(self.decoder[level], h, embeddings[level])
         up = F.silu(F.pixel_shuffle(self.exit_up(F.silu(h)), self.config.stem))
-        return self.exit(torch.cat([up, full], dim=1))
+        gain = F.interpolate(self.full_gain(embeddings[0]), scale_factor=float(self.config.stem), mode="nearest")
+        return self.exit(torch.cat([up, torch.addcmul(full, full, gain)], dim=1))
 
 
 def _run(blocks: nn.Module, h: Tensor, embedding: Tensor) -> Tensor:
