@@ -6,7 +6,9 @@ All methods see the same pixels, fills and injected noise, and none spends more 
 never saw a restoration names the digit; its errors are compared pairwise (McNemar). The one-shot posterior mean stands beside.
 
 An exact sampler errs as often as a random posterior sample does, on every path. A variance rule with a large tolerance sets
-pixels of which it is fairly sure close to their mean: it trades spread of the samples for fewer wrong digits.
+pixels of which it is fairly sure close to their mean: it trades spread of the samples for fewer wrong digits. Chosen on 384 training
+images (errors for 50 and 100 pixels): ancestral steps with tolerance 16 and fastest 8 (24.0 %, 9.4 %; two-step 26.3 %, 10.2 %; with
+tolerance 4 and fastest 4: 29.2 %, 8.9 %), where the geometric path has 31.5 % and 12.2 %, and the one-shot mean 23.4 % and 8.1 %.
 """
 
 from __future__ import annotations
@@ -85,15 +87,15 @@ class Options:
     """choose rules and their parameters on training images"""
     evaluations: int = 50
     """of the energy, at most, for each sample"""
-    predictor: Literal["two-step", "euler", "ancestral", "matched"] = "two-step"
-    """euler is the paper's"""
+    predictor: Literal["two-step", "euler", "ancestral", "matched"] = "ancestral"
+    """of all methods; euler is the paper's, two-step the library's default"""
     guided: Literal["mirror", "magnitude", "variance"] = "variance"
     """the rule that is reported as `guided`, chosen on training images; mirror is the paper's equation"""
     gamma: float = 2.0
     """step size of the mirror and magnitude rules"""
-    tolerance: float = 1.0
+    tolerance: float = 16.0
     """of the variance rule"""
-    fastest: float = 4.0
+    fastest: float = 8.0
     """largest −Δlog λ of a guided step"""
 
 
