@@ -253,6 +253,12 @@ def test_blur_widths_cover_their_range_and_spectra_are_even() -> None:
     assert kstest(width[unclipped].numpy(), "loguniform", args=(0.8, 2.0)).pvalue > ALARM
 
 
+def test_blurs_are_no_louder_than_they_may_be() -> None:
+    lowest = [draw(GaussianBlurs(loudest=loudest), 500).log_variance[:, 0, 0, 0].exp() for loudest in (0.0, 0.5)]
+    assert float(lowest[0].max()) > 10
+    assert 0.1 < float(lowest[1].max()) < 0.51
+
+
 @pytest.mark.parametrize("factor", [2, 4])
 def test_super_resolution_separates_what_a_box_mean_measures(factor: int) -> None:
     cov = draw(BoxSuperResolution(factor), 50)

@@ -170,16 +170,18 @@ class Patches:
 
 @dataclass(frozen=True)
 class GaussianBlurs:
-    """λ = σ²/|h|² of a Gaussian blur, cut at λ_max; its std (pixels) and σ² log-uniform."""
+    """λ = σ²/|h|² of a Gaussian blur, cut at λ_max; its std (pixels) log-uniform, and σ² too, up to `loudest` (0: λ_max)."""
 
     kind: ClassVar[str] = "gaussian-blur"
     narrowest: float = 0.3
     widest: float = 3.0
     boundary: str = "periodic"
+    loudest: float = 0.0
 
     def __post_init__(self) -> None:
         _check_choice("the boundary of a blur", self.boundary, ("periodic", "reflecting"))
         _check_ends("the std of a blur", self.narrowest, self.widest, least=0.01)
+        _check_ends("σ² of a blur", 0.0, self.loudest)
 
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
@@ -187,7 +189,8 @@ class GaussianBlurs:
         std = self.narrowest * (self.widest / self.narrowest) ** torch.rand(n, generator=generator)
         # float64: σ²/h² < λ_max down to |h| = 1e-6, where a float32 sum of taps has no digits left
         gain = gaussian_transfer(std.double(), shape[1:], self.boundary).abs().clamp_min(1e-30)
-        noise = log_uniform((n, 1, 1), limits, generator)
+        loudest = min(self.loudest or limits.maximum, limits.maximum)
+        noise = log_uniform((n, 1, 1), VarianceRange(limits.minimum, loudest), generator)
         log_variance = (noise - 2 * gain.log().to(noise.dtype)).clamp_max(math.log(limits.maximum))[:, None]
         family = FourierCovariance if self.boundary == "periodic" else DCTCovariance
         return family(log_variance, shape[0])

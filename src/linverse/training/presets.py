@@ -71,8 +71,8 @@ FASHION_COVARIANCES = Mixture(
         Component(0.10, Isotropic()),
         Component(0.20, CentreBox()),
         Component(0.10, HalfMasks()),
-        Component(0.20, Patches()),
-        Component(0.25, GaussianBlurs()),
+        Component(0.15, Patches()),
+        Component(0.30, GaussianBlurs(loudest=1.0)),
         Component(0.15, BoxSuperResolution(4)),
     )
 )
@@ -83,7 +83,7 @@ FASHION = TrainConfig(
     covariances=FASHION_COVARIANCES,
     loss=SMALL_LOSS,
     optimiser=SMALL_OPTIMISER,
-    steps=10_000,
+    steps=15_000,
 )
 
 FASHION_DENOISER = DenoiserConfig((1, 28, 28), bases=("spatial",), backbone=SMALL_BACKBONE)
