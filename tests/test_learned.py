@@ -10,15 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from conftest import COVARIANCES
+from conftest import COVARIANCES, random_covariance
 from linverse.analytic import DiagonalGaussian
 from linverse.covariance import Covariance, SpatialCovariance
 from linverse.energy import Energy, Evaluation, SelfEvaluating, autograd_evaluate, evaluate, from_derivatives
+from linverse.models.bound import lowest_energy
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.embedding import BANDS, FAINTEST, SpaceFrequencyEmbedding, band_weights
 from linverse.models.learned import EnergyConfig, LearnedEnergy
 from linverse.models.paper_embedding import TwoBranchEmbedding
-from linverse.rng import keyed_generator
+from linverse.rng import keyed_generator, normal_like
 from tiny import BACKBONE, CASE_NAMES, CASES, COLOURS, FAMILIES, FORMS, Shape, awaken, noisy_pair, tiny_energy
 
 SIDE = 8
@@ -231,6 +232,44 @@ def test_every_backbone_serves_every_form_on_oblong_images(form: tuple[str, str]
     y, cov = noisy_pair("block-dct", shape, False)
     stable, plain = evaluate(energy, y, cov), autograd_evaluate(energy, y, cov)
     torch.testing.assert_close(stable.mean, plain.mean, rtol=1e-8, atol=1e-9)
+
+
+# --- the lower bound ---------------------------------------------------------------------------------------------------------
+
+
+@families
+def test_no_energy_of_images_in_the_unit_range_is_below_the_bound(family: str) -> None:
+    """The exact energy of a few pictures, −log mean_k N(y; x_k, Σ), for y near and far."""
+    shape = (1, SIDE, SIDE)
+    pictures = torch.rand(5, *shape, generator=keyed_generator("pictures"), dtype=torch.float64)
+    for size in (0.01, 1.0, 30.0):
+        cov = random_covariance(family, shape, batch=1, spread=2.0)
+        y = pictures[:1] + size * normal_like(pictures[:1], keyed_generator("far", str(size)))
+        distances = torch.cat([cov.mahalanobis(y - x) for x in pictures[:, None]])
+        exact = -torch.logsumexp(-0.5 * distances, dim=0) + math.log(5)
+        exact = exact + 0.5 * (cov.logdet() + cov.dim * math.log(2 * math.pi))
+        assert float(lowest_energy(y, cov)) <= float(exact)
+
+
+def test_the_bound_is_reached_by_a_picture_outside_of_the_range() -> None:
+    y = torch.full((1, 1, 2, 2), 1.5).double()
+    cov = isotropic("spatial", 0.01, (1, 2, 2), batch=1)
+    white = -torch.distributions.Normal(1.0, 0.1).log_prob(y).sum()
+    torch.testing.assert_close(lowest_energy(y, cov)[0], white)
+
+
+@families
+def test_a_hole_in_the_energy_is_filled_with_its_derivatives(family: str) -> None:
+    """Pushed below the bound, an energy is the bound: so are its score, κ and mean; for pixels the mean is y, cut to [0, 1]."""
+    energy = tiny_energy((1, SIDE, SIDE))
+    energy.constant.fill_(-1e6)
+    y, cov = noisy_pair(family, (1, SIDE, SIDE), True)
+    got, plain = evaluate(energy, y, cov), autograd_evaluate(lowest_energy, y, cov)
+    for name, expected in vars(plain).items():
+        torch.testing.assert_close(vars(got)[name], expected)
+    torch.testing.assert_close(energy(y, cov), got.energy)
+    if family == "spatial":
+        torch.testing.assert_close(got.mean, y.clamp(0, 1))
 
 
 # --- embeddings --------------------------------------------------------------------------------------------------------------

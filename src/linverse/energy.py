@@ -9,6 +9,7 @@ With e = Σ^{1/2}∇_yU and κ = λ∂U/∂λ in Σ's eigenbasis (paper §3.1–
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -107,7 +108,9 @@ def matched(y: Tensor, cov: Covariance) -> tuple[Tensor, Covariance]:
     )
 
 
-def autograd_evaluate(energy: Energy, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
+def autograd_evaluate(
+    energy: Callable[[Tensor, Covariance], Tensor], y: Tensor, cov: Covariance, *, create_graph: bool = False
+) -> Evaluation:
     """The plain forms, by automatic differentiation: right for λ ≲ C; the variance cancels at large λ."""
     with torch.enable_grad():
         leaf_y = y if y.requires_grad else y.detach().requires_grad_()

@@ -5,15 +5,16 @@ All of these travel with the weights: safetensors and a JSON configuration in on
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
 from linverse.covariance import Covariance, VarianceRange
-from linverse.energy import Evaluation
+from linverse.energy import Evaluation, autograd_evaluate
 from linverse.models.backbone import build_backbone
+from linverse.models.bound import lowest_energy
 from linverse.models.embedding import SpaceFrequencyEmbedding
 from linverse.models.inner_product import InnerProduct
 from linverse.models.paper_embedding import TwoBranchEmbedding
@@ -83,6 +84,11 @@ class LearnedEnergy(nn.Module, HubModel):
     def shape(self) -> tuple[int, int, int]:
         return self.config.shape
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the energy is kept above its lower bound; that of an inner product is known up to a constant until training ends."""
+        return isinstance(self.form, GaussianResidual)
+
     def fit_gaussian(self, mean: Tensor, variance: float) -> None:
         """Set the data's mean image [C, H, W] and scalar variance, before training."""
         self.form.mean.copy_(mean)
@@ -92,8 +98,9 @@ class LearnedEnergy(nn.Module, HubModel):
         return cov.analysis(self.form.mean[None]), self.form.log_prior.exp().reshape(1, 1, 1, 1)
 
     def forward(self, y: Tensor, cov: Covariance) -> Tensor:
-        """U, [B], nats, float64."""
-        return self.form.energies([(y, cov)]) + self.constant
+        """U, [B], nats, float64; nowhere below what images in [0, 1] allow."""
+        energy = self.form.energies([(y, cov)]) + self.constant
+        return torch.maximum(energy, lowest_energy(y, cov)) if self.bounded else energy
 
     def scores(self, pairs: list[Pair], create_graph: bool = True) -> list[Scores]:
         """Energy and both scores for a batch of several bases; the backbone runs once."""
@@ -101,7 +108,21 @@ class LearnedEnergy(nn.Module, HubModel):
 
     def evaluate(self, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
         result = self.form.evaluation(y, cov, create_graph)
-        return Evaluation(result.energy + self.constant, result.score, result.cov_score, result.mean, result.variance)
+        result = replace(result, energy=result.energy + self.constant)
+        if not self.bounded:
+            return result
+        below = result.energy < lowest_energy(y, cov)
+        if not bool(below.any()):
+            return result
+        bound = autograd_evaluate(lowest_energy, y, cov, create_graph=create_graph)
+        rows = below[:, None, None, None]
+        return Evaluation(
+            torch.where(below, bound.energy, result.energy),
+            torch.where(rows, bound.score, result.score),
+            torch.where(rows, bound.cov_score, result.cov_score),
+            torch.where(rows, bound.mean, result.mean),
+            torch.where(rows, bound.variance, result.variance),
+        )
 
 
 def build_form(config: EnergyConfig) -> GaussianResidual | InnerProduct:
