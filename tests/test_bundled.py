@@ -1,0 +1,80 @@
+"""The models that come with the package: they load, their cards keep their promises, and they do what they are for on bundled pictures."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import linverse as lv
+from linverse.covariance import SpatialCovariance
+from linverse.data.examples import load_examples
+from linverse.experiments.models import load_classifier
+from linverse.hub import bundled, find_model
+from linverse.rng import keyed_generator, normal_like
+from linverse.training.normalise import SelfTest
+
+ENERGIES = ("fashion-mnist", "mnist")
+energies = pytest.mark.parametrize("name", ENERGIES)
+
+
+def pictures(name: str) -> torch.Tensor:
+    return load_examples(name).batch(torch.arange(8))
+
+
+def test_the_names() -> None:
+    assert {*ENERGIES, "mnist-classifier"} <= set(bundled())
+
+
+@energies
+def test_the_card_keeps_its_promises(name: str) -> None:
+    card = json.loads((find_model(name) / "card.json").read_text())
+    test = SelfTest(**card["self_test"]).deviations()
+    assert test["entropy"] < 0.01
+    assert test["agreement"] < 0.01
+    assert test["bias"] < 0.01
+    assert test["slope"] < 0.1
+    assert test["ratio"] < 0.5
+
+
+@energies
+def test_a_square_is_filled_better_than_by_the_mean_picture(name: str) -> None:
+    energy, x = lv.load(name), pictures(name)
+    post = lv.Posterior(energy, lv.Box(14, sigma=0.01).measure(x, keyed_generator("box")))
+    inside = torch.zeros(28, 28, dtype=torch.bool)
+    inside[7:21, 7:21] = True
+    errors = [(guess - x)[:, 0, inside].square().mean() for guess in (post.mean(), energy.form.mean[None])]
+    assert float(errors[0]) < 0.6 * float(errors[1])
+    spread = post.std()[:, 0, inside].square().mean()  # the model expects the error that it makes
+    assert 0.5 < float(spread / errors[0]) < 2.0
+
+
+@energies
+def test_noise_is_found_and_no_hole_beside_it(name: str) -> None:
+    """The energy of a noisy picture is lowest near the true σ², over all of the range."""
+    energy, x = lv.load(name), pictures(name)
+    levels = torch.logspace(-6, 3, 37)
+    for variance in (0.01, 1.0):
+        y = x + variance**0.5 * normal_like(x, keyed_generator("noise"))
+        with torch.no_grad():
+            curve = torch.stack(
+                [energy(y, SpatialCovariance(torch.full((8, 1, 28, 28), float(v)).log())) for v in levels]
+            )
+        found = levels[curve.argmin(dim=0)]
+        assert float((found / variance).log().abs().max()) < 0.6  # one step of the grid
+
+
+def test_the_classifier_names_the_bundled_digits() -> None:
+    examples = load_examples("mnist")
+    assert torch.equal(load_classifier("mnist-classifier").predict(pictures("mnist")), examples.labels)
+
+
+def test_the_six_lines_of_the_readme_run() -> None:
+    page = Path(__file__).parents[1] / "README.md"
+    snippet = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)[0]
+    names: dict[str, object] = {}
+    exec(compile(snippet, str(page), "exec"), names)
+    assert tuple(names["samples"].shape) == (4, 1, 1, 28, 28)  # type: ignore[attr-defined]
