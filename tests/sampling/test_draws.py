@@ -300,6 +300,7 @@ def test_a_known_basis_is_passed_over_in_silence_and_a_floor_too_low_is_not() ->
 def test_a_learned_energy_answers_alike(degradation: Degradation) -> None:
     """In float32, two measurements, in chunks; no question builds a graph of the network but the density."""
     energy: LearnedEnergy = tiny_energy((3, 8, 8)).float()
+    energy.constant.fill_(1e12)  # it knows nothing of images: far from the bound that theirs obey
     x = torch.rand(2, 3, 8, 8, generator=keyed_generator("learned"))
     posterior = Posterior(energy, degradation.measure(x, keyed_generator("noise")))
     samples = posterior.sample(3, 4, finish="floor", generator=keyed_generator("draw"), chunk=4)
