@@ -251,9 +251,10 @@ def test_no_energy_of_images_in_the_unit_range_is_below_the_bound(family: str) -
         assert float(lowest_energy(y, cov)) <= float(exact)
 
 
-def test_the_bound_is_reached_by_a_picture_outside_of_the_range() -> None:
-    y = torch.full((1, 1, 2, 2), 1.5).double()
-    cov = isotropic("spatial", 0.01, (1, 2, 2), batch=1)
+@families
+def test_the_bound_is_reached_by_a_picture_outside_of_the_range(family: str) -> None:
+    y = torch.full((1, 1, SIDE, SIDE), 1.5).double()
+    cov = isotropic(family, 0.01, (1, SIDE, SIDE), batch=1)
     white = -torch.distributions.Normal(1.0, 0.1).log_prob(y).sum()
     torch.testing.assert_close(lowest_energy(y, cov)[0], white)
 

@@ -11,7 +11,7 @@ coefficient) all is exact for that prior.
 The paper's `eta` = 2·10⁻⁶ is barely stable for σ = 10⁻³ (η < 2σ²) and idle for larger σ. By default the steps of a level run for four
 relaxation times of the best measured coefficient, η = 4/`langevin_steps`/(1/σ² + 1/r_t²), and no longer: all that while, coefficients
 that were not measured only gather noise, √8 σ by then, that the network did not give them (twelve times longer costs 1.7 dB of ×4
-super-resolution of garments and a tenth more variance of an exact Gaussian). Levels end at `sigma_min` = 0.01 (the original's 0.1 on
+super-resolution of garments and a fifth more variance of an exact Gaussian). Levels end at `sigma_min` = 0.01 (the original's 0.1 on
 [−1, 1] leaves visible noise).
 """
 
