@@ -83,7 +83,7 @@ FASHION = TrainConfig(
     covariances=FASHION_COVARIANCES,
     loss=SMALL_LOSS,
     optimiser=SMALL_OPTIMISER,
-    steps=15_000,
+    steps=12_500,
 )
 
 FASHION_DENOISER = DenoiserConfig((1, 28, 28), bases=("spatial",), backbone=SMALL_BACKBONE)
@@ -94,7 +94,7 @@ FASHION_SCORE = TrainConfig(
     covariances=ISOTROPIC,
     loss=replace(SMALL_LOSS, objective="single"),
     optimiser=SMALL_OPTIMISER,
-    steps=12_000,
+    steps=4_000,
 )
 
 MNIST = TrainConfig(
