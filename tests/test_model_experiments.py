@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from linverse.experiments import (
 from linverse.experiments.blind_figure import Findings, Guess
 from linverse.experiments.models import evaluate_many, held_out, load_classifier, load_energy
 from linverse.experiments.paired import error_rate, fair_coin_p_value, mcnemar
+from linverse.experiments.pieces import Pieces
 from linverse.models.classifier import ClassifierConfig, DigitClassifier
 from linverse.rng import keyed_generator
 from linverse.sampling import autoregressive, sample
@@ -319,13 +320,12 @@ def test_pixels_wait_that_the_energy_is_not_sure_of() -> None:
 def test_guided_metrics_compare_with_the_geometric_path() -> None:
     right, wrong = torch.zeros(20, dtype=torch.bool), torch.ones(20, dtype=torch.bool)
     half = torch.arange(20) < 10
-    verdicts = {"mean": half, "geometric": wrong, "mirror": right, "magnitude": wrong, "variance": half}
+    verdicts = {"mean": half, "geometric": wrong, "mirror": right, "variance": half}
     found = energy_guided.Verdicts(verdicts, dict.fromkeys(verdicts, 9))
     metrics = energy_guided.metrics_of(50, found, "mirror")
     assert metrics["guided_error_50"] == metrics["mirror_error_50"] == 0
     assert metrics["guided_minus_geometric_50"] == -1
     assert metrics["guided_versus_geometric_p_50"] == pytest.approx(2 / 2**20)
-    assert metrics["magnitude_versus_geometric_p_50"] == 1
     assert metrics["guided_evaluations_50"] == 9
 
 
@@ -469,6 +469,57 @@ def test_experiment_runs_from_the_command_line(
     assert provenance["options"]["model"] == models["model"]
     assert provenance["seeds"] == {"seed": 0}
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("name", "step"), [("calibration", "calibrate"), ("energy-guided", "judge"), ("blind", "blur_widths")]
+)
+@pytest.mark.filterwarnings("ignore:.*extrapolation")
+def test_an_interrupted_experiment_goes_on_where_it_was(
+    name: str, step: str, models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SMALL[name](monkeypatch)
+    module = {"calibration": calibration, "energy-guided": energy_guided, "blind": blind}[name]
+    if name == "blind":
+        monkeypatch.setattr(blind, "QUICK", replace(blind.QUICK, widths=(1.0, 2.0)))
+    given = {"model": models["model"], "data": "digits", "steps": 4, "evaluations": 5, "single_model": None}
+    options_type = experiment_options(name)
+    assert options_type is not None
+    known = {f.name for f in fields(options_type)}
+    given |= {"classifier": models["classifier"]} if "classifier" in known else {}
+    options = options_type(**{key: value for key, value in given.items() if key in known})
+    whole = run_experiment(name, tmp_path / "whole", quick=True, options=options)
+    work, calls = getattr(module, step), []
+
+    def cut_off(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return work(*args)
+
+    monkeypatch.setattr(module, step, cut_off)
+    out = tmp_path / "cut"
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(name, out, quick=True, options=options)
+    assert list((out / f"{name}.pieces").iterdir())
+    again = run_experiment(name, out, quick=True, options=options)
+    assert len(calls) == 3  # the first of two was not repeated
+    assert again["metrics"] == whole["metrics"]
+    assert sorted(path.name for path in out.iterdir()) == [f"{name}.json", f"{name}.png"]
+
+
+def test_pieces_are_known_by_what_they_were_made_from(tmp_path: Path) -> None:
+    pieces = Pieces.of("blind", tmp_path, blind.Guess)
+    guess = blind.Guess(torch.ones(2), torch.zeros(2))
+    assert pieces.get("box", {"seed": 0}, lambda: guess) is guess
+    kept = pieces.get("box", {"seed": 0}, lambda: pytest.fail("made twice"))
+    assert kept.truth.equal(guess.truth)
+    assert pieces.get("box", {"seed": 1}, lambda: 5) == 5
+    assert pieces.get("side", {"seed": 0}, lambda: 6) == 6
+    for path in pieces.folder.iterdir():
+        path.write_bytes(path.read_bytes()[:40])
+    assert pieces.get("box", {"seed": 0}, lambda: 7) == 7  # a broken piece is made again
+    assert pieces.get("box", {"seed": 0}, lambda: 8) == 7
 
 
 def test_single_model_can_be_left_out(models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

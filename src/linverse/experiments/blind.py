@@ -12,6 +12,7 @@ The same for an energy trained without the covariance score ("single"), whose Σ
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from linverse.energy import Energy
 from linverse.experiments.blind_figure import BlurFinding, Case, Findings, Guess, draw_figure
 from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
 from linverse.experiments.models import PairOptions, evaluate_many, held_out, load_companion, load_energy
+from linverse.experiments.pieces import Pieces
 from linverse.rng import keyed_generator, normal_like
 
 PAPER: dict[str, Any] = {
@@ -66,7 +68,7 @@ class Setting:
     box_images: int = 200
     cases: tuple[tuple[int, float], ...] = ((14, 0.1), (20, 2.0), (5, 2.0))
     outside: float = 1e-4
-    joint_images: int = 100
+    joint_images: int = 50
     widths: tuple[float, ...] = (0.6, 1.0, 1.5, 2.0)
     blur_sigma: float = 0.01
     blur_images: int = 50
@@ -221,19 +223,28 @@ def log_gain(energy: Energy, raw: Tensor, family: UnknownGaussianBlur, axis: Ten
 # --- the experiment ------------------------------------------------------------------------------------------------------------
 
 
-def investigate(energy: Energy, x: Tensor, setting: Setting, progress: Progress) -> Findings:
+Keep = Callable[[str, Callable[[], Any]], Any]
+"""Hands back what an interrupted run found under a name, or finds it now."""
+
+
+def investigate(energy: Energy, x: Tensor, setting: Setting, progress: Progress, keep: Keep) -> Findings:
     """All four questions to one energy."""
     isotropic, bounds = {}, {}
     for done, variance in enumerate(setting.variances):
-        isotropic[variance] = isotropic_errors(energy, x[: setting.isotropic_images], variance, setting.seed)
-        bounds[variance] = fisher_bound(energy, x[: setting.isotropic_images], variance, setting.seed)
+        question = energy, x[: setting.isotropic_images], variance, setting.seed
+        isotropic[variance] = keep(f"isotropic-{variance:g}", partial(isotropic_errors, *question))
+        bounds[variance] = keep(f"bound-{variance:g}", partial(fisher_bound, *question))
         progress("isotropic", done + 1, len(setting.variances))
-    boxes = box_guesses(energy, x[: setting.box_images], setting, progress)
-    joint = x[: setting.joint_images]
-    cases = [paper_case(energy, joint, side, sigma, setting, progress) for side, sigma in setting.cases]
-    blurred = x[: setting.blur_images]
-    fourier = not energy.range.bases or "fourier" in energy.range.bases
-    blurs = [blur_widths(energy, blurred, width, setting, progress) for width in setting.widths] if fourier else []
+    boxes = keep("box", partial(box_guesses, energy, x[: setting.box_images], setting, progress))
+    joint, blurred = x[: setting.joint_images], x[: setting.blur_images]
+    cases = [
+        keep(f"joint-{side}-{sigma:g}", partial(paper_case, energy, joint, side, sigma, setting, progress))
+        for side, sigma in setting.cases
+    ]
+    widths = setting.widths if not energy.range.bases or "fourier" in energy.range.bases else ()
+    blurs = [
+        keep(f"blur-{width:g}", partial(blur_widths, energy, blurred, width, setting, progress)) for width in widths
+    ]
     return Findings(isotropic, bounds, boxes, cases, blurs, x[0].numel())
 
 
@@ -295,15 +306,22 @@ def run(out: Path, quick: bool, progress: Progress, options: Options) -> Experim
     energies = {"dual": load_energy(options.model), "single": load_companion(options.single_model)}
     models = {name: energy for name, energy in energies.items() if energy is not None}
     x = held_out(options.data, setting.images, models["dual"].shape).x
+    weights = {name: hash_weights(energy) for name, energy in models.items()}
+    pieces = Pieces.of("blind", out, Guess, Case, BlurFinding)
     found = {}
     for name, energy in models.items():
-        found[name] = investigate(energy, x, setting, partial(_labelled, progress, name))
+        made_from = asdict(setting) | {"model": weights[name], "data": options.data}
+        keep = partial(_kept, pieces, name, made_from)
+        found[name] = investigate(energy, x, setting, partial(_labelled, progress, name), keep)
     metrics = metrics_of(found["dual"])
     if "single" in found:
         metrics |= {f"single_{name}": value for name, value in metrics_of(found["single"]).items()}
-    weights = {name: hash_weights(energy) for name, energy in models.items()}
     draw = partial(draw_figure, found)
     return ExperimentResult(metrics, PAPER, draw, asdict(setting), weights, {"seed": setting.seed})
+
+
+def _kept(pieces: Pieces, model: str, made_from: dict[str, Any], name: str, make: Callable[[], Any]) -> Any:
+    return pieces.get(f"{model}-{name}", made_from, make)
 
 
 def _labelled(progress: Progress, name: str, task: str, done: int, total: int) -> None:

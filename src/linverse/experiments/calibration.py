@@ -26,6 +26,7 @@ from linverse.energy import Energy, Evaluation
 from linverse.experiments.calibration_figure import Calibration, draw_figure
 from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
 from linverse.experiments.models import CHUNK, held_out, load_energy
+from linverse.experiments.pieces import Pieces
 from linverse.metrics import CoverageCurve, coverage_curve, gaussian_interval
 from linverse.posterior import Posterior
 from linverse.rng import keyed_generator, normal_like
@@ -176,13 +177,15 @@ def run(out: Path, quick: bool, progress: Progress, options: Options) -> Experim
     steps = min(options.steps, QUICK_STEPS) if quick else options.steps
     energy = load_energy(options.model)
     x = held_out(options.data, setting.images, energy.shape).x
+    weights, configuration = {"model": hash_weights(energy)}, asdict(setting) | {"steps": steps}
+    pieces = Pieces.of("calibration", out, Calibration, CoverageCurve)
+    made_from = weights | configuration | {"data": options.data}
     found: dict[str, Calibration] = {}
     for task in setting.tasks:
         name = task.partition(":")[0]
         degradation = parse_task(task, (x.shape[2], x.shape[3]))
-        found[name] = calibrate(energy, x, degradation, steps, setting, progress, name)
+        make = partial(calibrate, energy, x, degradation, steps, setting, progress, name)
+        found[name] = pieces.get(name, made_from, make)
     metrics = {f"{task}_{key}": value for task, one in found.items() for key, value in metrics_of(one).items()}
-    configuration = asdict(setting) | {"steps": steps}
     draw = partial(draw_figure, found)
-    weights = {"model": hash_weights(energy)}
     return ExperimentResult(metrics, PAPER, draw, configuration, weights, {"seed": setting.seed})

@@ -28,13 +28,13 @@ from linverse.experiments.energy_guided_figure import Gallery, draw_figure
 from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
 from linverse.experiments.models import HeldOut, chunks, evaluate_many, held_out, load_classifier, load_energy
 from linverse.experiments.paired import error_rate, mcnemar
+from linverse.experiments.pieces import Pieces
 from linverse.measurement import Lifted
 from linverse.models.classifier import DigitClassifier
 from linverse.rng import keyed_generator
 from linverse.sampling import (
     Ancestral,
     Euler,
-    MagnitudeStep,
     Matched,
     MirrorStep,
     Predictor,
@@ -51,7 +51,7 @@ PREDICTORS: dict[str, Predictor] = {
     "ancestral": Ancestral(),
     "matched": Matched(),
 }
-RULES = ("mirror", "magnitude", "variance")
+RULES = ("mirror", "variance")
 
 PAPER: dict[str, Any] = {
     "source": "section 4.2.1; figure classification_mnist. Numbers: the authors' own runs, 1000 images",
@@ -89,10 +89,10 @@ class Options:
     """of the energy, at most, for each sample"""
     predictor: Literal["two-step", "euler", "ancestral", "matched"] = "ancestral"
     """of all methods; euler is the paper's, two-step the library's default"""
-    guided: Literal["mirror", "magnitude", "variance"] = "variance"
+    guided: Literal["mirror", "variance"] = "variance"
     """the rule that is reported as `guided`, chosen on training images; mirror is the paper's equation"""
     gamma: float = 2.0
-    """step size of the mirror and magnitude rules"""
+    """step size of the mirror rule"""
     tolerance: float = 16.0
     """of the variance rule"""
     fastest: float = 8.0
@@ -142,7 +142,7 @@ def schedule_of(method: str, energy: Energy, options: Options, evaluations: int)
     fastest = max(options.fastest, slowest)
     if method == "variance":
         return VarianceStep(slowest, fastest, options.tolerance)
-    return (MirrorStep if method == "mirror" else MagnitudeStep)(slowest, fastest, options.gamma)
+    return MirrorStep(slowest, fastest, options.gamma)
 
 
 def arrival_order(result: SampleResult, rows: slice) -> Tensor:
@@ -240,13 +240,16 @@ def run(out: Path, quick: bool, progress: Progress, options: Options) -> Experim
         raise ValueError(f"{options.data} has no labels: there is nothing to be right or wrong about")
     clean = error_rate(classifier.predict(images.x) != images.labels)
     metrics = {"clean_error": clean.value, "clean_error_standard_error": clean.standard_error}
+    weights = {"model": hash_weights(energy), "classifier": hash_weights(classifier)}
+    pieces = Pieces.of("energy-guided", out, Verdicts, Gallery)
+    made_from = weights | {"options": asdict(options), "setting": asdict(setting)}
     galleries = []
     for done, keep in enumerate(setting.keeps):
-        found, gallery = judge(energy, classifier, images, keep, options, setting)
+        make = partial(judge, energy, classifier, images, keep, options, setting)
+        found, gallery = pieces.get(str(keep), made_from, make)
         metrics |= metrics_of(keep, found, options.guided)
         galleries.append(gallery)
         progress("measured pixels", done + 1, len(setting.keeps))
-    weights = {"model": hash_weights(energy), "classifier": hash_weights(classifier)}
     draw = partial(draw_figure, metrics, galleries, PAPER["figures"], options.guided)
     configuration = asdict(setting) | {"evaluations": options.evaluations}
     return ExperimentResult(metrics, PAPER, draw, configuration, weights, {"seed": setting.seed})

@@ -7,7 +7,8 @@ how many steps), a frozen dataclass `Options` with a default for each, then `run
                     paper        the paper's figures or claims, and where we depart from its recipe
                     provenance   revision, version, configuration, weight hashes, seeds, seconds
     DIR/NAME.png    the figure
-each under another name first and renamed when it is whole. Adding an experiment = one module and one line in `EXPERIMENTS`.
+each under another name first and renamed when it is whole. A long experiment keeps what it has finished so far in DIR/NAME.pieces
+(pieces.py), so that the same command goes on after an interruption. Adding an experiment = one module and one line in `EXPERIMENTS`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import importlib
 import json
 import math
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -118,6 +120,7 @@ def run_experiment(
         out / f"{name}.json", (json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
     )
     write_whole(out / f"{name}.png", picture(result.draw))
+    shutil.rmtree(pieces_folder(name, out), ignore_errors=True)
     return record
 
 
@@ -191,6 +194,11 @@ def make_folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(f"cannot make the folder {out} for the results: {error}; give another --out") from error
+
+
+def pieces_folder(name: str, out: Path) -> Path:
+    """Where an experiment may keep what it has finished so far (pieces.py); removed when the record is written."""
+    return out / f"{name}.pieces"
 
 
 def write_whole(path: Path, content: bytes) -> None:
