@@ -64,6 +64,7 @@ def test_every_bit_comes_back(tmp_path: Path, reader: Callable[[Path], LearnedEn
     y, cov = noisy_pair("dct", (3, 8, 8), True)
     y, cov = (y, cov) if double else (y.float(), cov.to(torch.float32))
     assert torch.equal(back(y, cov), energy(y, cov))
+    assert not back(y, cov).requires_grad  # frozen: no graph behind a log-density
     assert back.range == energy.range
 
 

@@ -138,7 +138,7 @@ class HubModel(PyTorchModelHubMixin, library_name="linverse"):
 
     @classmethod
     def from_folder(cls, folder: Path, map_location: str = "cpu") -> Self:
-        """The model that a folder holds, bit for bit, in evaluation mode."""
+        """The model that a folder holds, bit for bit, in evaluation mode, with frozen weights (`requires_grad_(True)` to train it on)."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
@@ -154,7 +154,7 @@ class HubModel(PyTorchModelHubMixin, library_name="linverse"):
         except (RuntimeError, SafetensorError) as error:
             raise ModelFileError(f"{folder / WEIGHTS} does not fit its configuration: {error}") from error
         model.references = folder_references(folder)
-        return model.to(map_location, memory_format=torch.channels_last).eval()
+        return model.to(map_location, memory_format=torch.channels_last).eval().requires_grad_(False)
 
 
 def read_config(folder: Path, config_type: type[Any]) -> Any:
