@@ -627,3 +627,17 @@ def test_unknown_fields_of_a_configuration_are_refused() -> None:
         EnergyConfig.from_dict({**data, "backbone": {**data["backbone"], "depth": 1}})
     with pytest.raises(ValueError, match="kind 'energy', not 'denoiser'"):
         DenoiserConfig.from_dict(data)
+
+
+def test_the_time_left_is_told_by_the_latest_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that was slow before it was interrupted says how fast it is now."""
+    now = 0.0
+    monkeypatch.setattr("linverse.training.progress.time.monotonic", lambda: now)
+    with Reporter(tmp_path, 1000, 500, tensorboard=False) as reporter:
+        for step in range(501, 541):
+            now += 2.0
+            reporter.step(step, 1e6 + now, {"dsm": 0.5})
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line == "step 531/1000  dsm 0.5000  0.50 steps/s  16 min left"

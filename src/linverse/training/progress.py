@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -30,7 +31,8 @@ class Reporter:
             disable=not (main and self.console.is_terminal),
         )
         self.task = self.bar.add_task("training", total=steps, completed=start, losses="")
-        self.first_step, self.last_line = start, time.monotonic()
+        self.last_line = time.monotonic()
+        self.moments = deque([self.last_line], maxlen=200)  # of the latest steps: how fast it goes now, on this machine
         self.smooth: dict[str, float] = {}
         self._tensorboard = tensorboard
         self.log: TextIO | None = None
@@ -63,7 +65,8 @@ class Reporter:
         for key, value in metrics.items():
             self.smooth[key] = 0.98 * self.smooth.get(key, value) + 0.02 * value
         losses = "  ".join(f"{key} {self.smooth[key]:.4f}" for key in ("dsm", "csm") if key in self.smooth)
-        rate = step / max(seconds, 1e-9)
+        self.moments.append(time.monotonic())
+        rate = (len(self.moments) - 1) / max(self.moments[-1] - self.moments[0], 1e-9)
         self.bar.update(self.task, completed=step, losses=f"{losses}  {rate:.2f} steps/s")
         if not self.console.is_terminal and time.monotonic() - self.last_line > 60:
             left = (self.steps - step) / rate / 60
