@@ -505,7 +505,8 @@ def test_every_method_finds_its_model() -> None:
     assert full.choose(palette, "box20", box).network is inpainting
     assert full.choose(palette, "gauss:std=0.5", blur).network is deblurring
     bound = replace(full, palettes=(PaletteModel(inpainting, "half"),))
-    assert bound.choose(palette, "half:depth=2", box).network is inpainting
+    assert bound.choose(palette, "half", box).network is inpainting
+    assert "--palette-model half:depth=2=FOLDER" in (bound.choose(palette, "half:depth=2", box).reason or "")
     assert bound.choose(palette, "box20", box).network is None
     misfit = replace(full, palettes=(PaletteModel(deblurring, "box20"),)).choose(palette, "box20", box)
     assert misfit.network is None
@@ -921,7 +922,7 @@ def test_default_methods_are_those_whose_models_are_there() -> None:
     names = [c.label for c in command.default_contenders(Models(energy))]
     assert names == ["pseudo-inverse", "posterior-mean", "ours"]
     full = Models(energy, tiny_denoiser(), (PaletteModel(tiny_denoiser(2)),))
-    assert {"dps", "red-diff", "daps", "palette"} < {c.label for c in command.default_contenders(full)}
+    assert {"dps", "pigdm", "red-diff", "daps", "diffpir", "palette"} < {c.label for c in command.default_contenders(full)}
 
 
 def test_times_are_readable() -> None:

@@ -33,12 +33,16 @@ from linverse.experiments.harness import (
 )
 from linverse.experiments.harness.contenders import Contender
 from linverse.experiments.models import held_out, load_energy
-from linverse.hub import find_model, load_denoiser
+from linverse.hub import bundled, find_model, load_denoiser
 from linverse.models.denoiser import Denoiser
 from linverse.models.saving import CARD, ModelFileError
 
 DEFAULT_TASKS = ("box20", "gauss", "sr4")
-DEFAULT_METHODS = {"energy": ("pseudo-inverse", "posterior-mean", "ours"), "score": ("dps", "red-diff", "daps")}
+DEFAULT_METHODS = {
+    "energy": ("pseudo-inverse", "posterior-mean", "ours"),
+    "score": ("dps", "pigdm", "red-diff", "daps", "diffpir"),
+}
+BUNDLED_PALETTES = {"box20": "palette-inpainting", "gauss": "palette-deblurring"}
 PATIENCE = datetime.timedelta(days=30)  # for the slowest process: gloo's own 30 minutes would end a long evaluation
 HELP = """Compare solvers on identical measurements and seeds. Writes table.md, table.csv, grid-TASK.png, audit-TASK.png,
 results.json (every image) and timings.json into --out.
@@ -66,10 +70,15 @@ class Options:
     model: Annotated[str, tyro.conf.arg(metavar="NAME", help_behavior_hint="(required)")] = ""
     """the energy: a bundled name, a folder, or an id of the hub. Its density judges all methods"""
     score_model: Annotated[
-        str, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the energy itself at isotropic noise)")
+        str,
+        tyro.conf.arg(
+            metavar="NAME", help_behavior_hint="(default: the bundled MODEL-score; without one, the energy itself)"
+        ),
     ] = ""
-    """the isotropic denoiser of DPS, ΠGDM, RED-Diff, DAPS and DiffPIR; "energy" adds them to the default methods without one"""
-    palette_model: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, _several("[TASK=]FOLDER", "none")] = ()
+    """the isotropic denoiser of DPS, ΠGDM, RED-Diff, DAPS and DiffPIR; "energy": the energy itself, at isotropic noise"""
+    palette_model: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, _several("[TASK=]NAME", "the bundled MODEL-palette-…")
+    ] = ()
     """a conditional denoiser for Palette"""
     task: Annotated[
         tuple[str, ...], tyro.conf.UseAppendAction, _several("NAME[:OPTION=VALUE,…]", "box20, gauss, sr4")
@@ -197,15 +206,18 @@ def possible(plan: Plan) -> Plan:
 
 
 def load_models(options: Options, device: str) -> Models:
-    """The energy and the companions that were named."""
+    """The energy and the companions that were named, or else are bundled with it."""
     energy = load_energy(options.model).to(device)
+    name, there = f"{options.model}-score", bundled()
+    score_model = options.score_model or (name if name in there else "")
     score: Any = None
-    if options.score_model == "energy":
+    if score_model == "energy":
         score = EnergyDenoiser(energy)
-    elif options.score_model:
-        score = load_companion("--score-model", options.score_model).to(device)
+    elif score_model:
+        score = load_companion("--score-model", score_model).to(device)
+    beside = {task: f"{options.model}-{name}" for task, name in BUNDLED_PALETTES.items()}
     palettes = []
-    for text in options.palette_model:
+    for text in options.palette_model or [f"{task}={name}" for task, name in beside.items() if name in there]:
         name, equals, folder = text.rpartition("=")
         palettes.append(PaletteModel(load_companion("--palette-model", folder).to(device), name if equals else None))
     return Models(energy, score, tuple(palettes))

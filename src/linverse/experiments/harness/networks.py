@@ -22,7 +22,7 @@ AS_DENOISER = "energy as denoiser"
 
 @dataclass(frozen=True)
 class PaletteModel:
-    """A conditional network, for one task only if `task` is given."""
+    """A conditional network; if `task` is given for that one only, with its options: it was trained for no other."""
 
     network: Any
     task: str | None = None
@@ -70,22 +70,24 @@ class Models:
 
     def _choose_palette(self, task: str, degradation: Degradation) -> Choice:
         name = task.partition(":")[0]
-        own = [p.network for p in self.palettes if p.task is not None and p.task in (name, task)]
+        own = [p.network for p in self.palettes if p.task == task]
         candidates = own or [p.network for p in self.palettes if p.task is None]
         for network in candidates:
             if fits(network, degradation):
                 return Choice(network, "palette")
         reason = MISFIT_PALETTE if candidates else MISSING_PALETTE
-        return Choice(None, "palette", reason.format(task=name, shown=shown_channels(self.energy.shape, degradation)))
+        return Choice(
+            None, "palette", reason.format(task=name, label=task, shown=shown_channels(self.energy.shape, degradation))
+        )
 
 
 MISSING_PALETTE = (
-    "it needs a conditional network that was trained for {task}: --palette-model {task}=FOLDER "
+    "it needs a conditional network that was trained for {task}: --palette-model {label}=FOLDER "
     "(`linverse train fashion-mnist-palette-inpainting` trains one for box20, fashion-mnist-palette-deblurring one for gauss)"
 )
 MISFIT_PALETTE = (
     "none of the conditional networks fits {task}, which shows {shown} channels (pixels, and the mask where there is one): "
-    "--palette-model {task}=FOLDER takes one that was trained for it"
+    "--palette-model {label}=FOLDER takes one that was trained for it"
 )
 
 
