@@ -922,7 +922,9 @@ def test_default_methods_are_those_whose_models_are_there() -> None:
     names = [c.label for c in command.default_contenders(Models(energy))]
     assert names == ["pseudo-inverse", "posterior-mean", "ours"]
     full = Models(energy, tiny_denoiser(), (PaletteModel(tiny_denoiser(2)),))
-    assert {"dps", "pigdm", "red-diff", "daps", "diffpir", "palette"} < {c.label for c in command.default_contenders(full)}
+    assert {"dps", "pigdm", "red-diff", "daps", "diffpir", "palette"} < {
+        c.label for c in command.default_contenders(full)
+    }
 
 
 def test_times_are_readable() -> None:

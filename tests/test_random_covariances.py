@@ -395,3 +395,18 @@ def test_unknown_kinds_and_options_are_named() -> None:
         Mixture.from_config({**config, "components": [{"weight": 1.0, "kind": "boxes"}]})
     with pytest.raises(ValueError, match=r"'box' has no option side"):
         Mixture.from_config({**config, "components": [{"weight": 1.0, "kind": "box", "side": 3}]})
+
+
+def test_capped_blurs_are_cut_at_a_level_of_their_own() -> None:
+    """Every λ is the smaller of σ²/|h|² and a level above σ²; half of the draws have such a level."""
+    limits = VarianceRange(1e-6, 1e3)
+    blurs = GaussianBlurs(narrowest=1.5, capped=0.5)
+    drawn = blurs.sample(400, (1, 16, 16), limits, keyed_generator("capped")).log_variance[:, 0]
+    top, quietest = drawn.amax(dim=(1, 2)), drawn.amin(dim=(1, 2))
+    free = top > math.log(limits.maximum) - 1e-4
+    assert 0.4 < free.double().mean() < 0.65
+    assert bool((top >= quietest).all())
+    flat = (drawn == top[:, None, None]).double().mean(dim=(1, 2))
+    assert bool((flat[~free] > 0.2).all())  # the tops are flat: those widths tell nothing of high frequencies
+    with pytest.raises(ValueError, match="share of capped blurs"):
+        GaussianBlurs(capped=1.5)

@@ -170,15 +170,21 @@ class Patches:
 
 @dataclass(frozen=True)
 class GaussianBlurs:
-    """λ = σ²/|h|² of a Gaussian blur, cut at λ_max; its std (pixels) log-uniform, and σ² too, up to `loudest` (0: λ_max)."""
+    """λ = σ²/|h|² of a Gaussian blur, cut at λ_max; its std (pixels) log-uniform, and σ² too, up to `loudest` (0: λ_max).
+
+    A share `capped` is cut at a log-uniform level instead: what a sampler meets on the clamped path, where the loudest frequencies
+    fall first.
+    """
 
     kind: ClassVar[str] = "gaussian-blur"
     narrowest: float = 0.3
     widest: float = 3.0
     boundary: str = "periodic"
     loudest: float = 0.0
+    capped: float = 0.0
 
     def __post_init__(self) -> None:
+        _check_ends("the share of capped blurs", 0.0, self.capped, most=1.0)
         _check_choice("the boundary of a blur", self.boundary, ("periodic", "reflecting"))
         _check_ends("the std of a blur", self.narrowest, self.widest, least=0.01)
         _check_ends("σ² of a blur", 0.0, self.loudest)
@@ -191,7 +197,11 @@ class GaussianBlurs:
         gain = gaussian_transfer(std.double(), shape[1:], self.boundary).abs().clamp_min(1e-30)
         loudest = min(self.loudest or limits.maximum, limits.maximum)
         noise = log_uniform((n, 1, 1), VarianceRange(limits.minimum, loudest), generator)
-        log_variance = (noise - 2 * gain.log().to(noise.dtype)).clamp_max(math.log(limits.maximum))[:, None]
+        cap = torch.full_like(noise, math.log(limits.maximum))
+        if self.capped:
+            level = torch.maximum(log_uniform((n, 1, 1), limits, generator), noise)
+            cap = torch.where(torch.rand(n, 1, 1, generator=generator) < self.capped, level, cap)
+        log_variance = torch.minimum(noise - 2 * gain.log().to(noise.dtype), cap)[:, None]
         family = FourierCovariance if self.boundary == "periodic" else DCTCovariance
         return family(log_variance, shape[0])
 

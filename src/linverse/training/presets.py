@@ -72,7 +72,7 @@ FASHION_COVARIANCES = Mixture(
         Component(0.20, CentreBox()),
         Component(0.10, HalfMasks()),
         Component(0.15, Patches()),
-        Component(0.30, GaussianBlurs(loudest=1.0)),
+        Component(0.30, GaussianBlurs(loudest=1.0, capped=0.5)),
         Component(0.15, BoxSuperResolution(4)),
     )
 )
