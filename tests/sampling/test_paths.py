@@ -141,6 +141,17 @@ def test_the_default_path_is_shared_when_all_sigmas_are_equal() -> None:
     assert default_path(same, 1e-3, 3)[1:3].batch == 1
 
 
+def test_on_the_default_path_the_loudest_coefficients_fall_first() -> None:
+    cov = SpatialCovariance(torch.tensor([10.0, 1.0, 0.1]).log().reshape(1, 1, 1, 3))
+    levels = default_path(cov, 0.1, 4).log_variance[:, 0, 0, 0].exp()
+    assert levels[1].tolist() == pytest.approx([10**0.5, 1.0, 0.1])
+    assert levels[2].tolist() == pytest.approx([1.0, 1.0, 0.1])
+    assert levels[3].tolist() == pytest.approx([10**-0.5, 10**-0.5, 0.1])
+    # what is measured at the floor, and the rest at one level: the geometric path
+    masked = SpatialCovariance(torch.tensor([10.0, 0.1]).log().reshape(1, 1, 1, 2))
+    torch.testing.assert_close(default_path(masked, 0.1, 5).log_variance, geometric(masked, 0.1, 5).log_variance)
+
+
 def test_held_coefficients_stand_still() -> None:
     cov = SpatialCovariance(torch.tensor([[[[math.log(1e-2), math.log(1e3)]]]]))
     path = geometric(cov, held(cov, 1e-4, above=1.0), 5)

@@ -136,7 +136,7 @@ def schedule_of(method: str, energy: Energy, options: Options, evaluations: int)
     if evaluations < 2:
         raise ValueError(f"a path takes at least two evaluations; got {evaluations}")
     if method == "geometric":
-        return evaluations - 1
+        return evaluations - 1  # the default path: what is measured is at the floor, and all else falls geometrically
     # half an evaluation of room, for rounding
     slowest = math.log(energy.range.maximum / energy.range.minimum) / (evaluations - 1.5)
     fastest = max(options.fastest, slowest)

@@ -192,9 +192,13 @@ def patch_order(rows: int, columns: int, order: Order) -> Tensor:
 
 
 def default_path(cov: Covariance, floor: float | Covariance, steps: int) -> Path:
-    """The geometric path, which is what training visits; one for the whole batch if all its Σ are equal."""
+    """The clamped path; one for the whole batch if all its Σ are equal.
+
+    It asks a learned energy about noise that is as even as it can be. Where the noise of neighbouring coefficients differs by orders of
+    magnitude, as along the geometric path of a blur, errors of the certain ones leak into the others (docs/training-notes.md).
+    """
     same = cov.batch == 1 or bool((cov.log_variance == cov.log_variance[:1]).all())
-    return geometric(cov[:1] if same and not (isinstance(floor, Covariance) and floor.batch > 1) else cov, floor, steps)
+    return clamped(cov[:1] if same and not (isinstance(floor, Covariance) and floor.batch > 1) else cov, floor, steps)
 
 
 def held(cov: Covariance, floor: float, above: float) -> Covariance:

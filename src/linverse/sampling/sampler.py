@@ -69,7 +69,7 @@ def sample(
 ) -> SampleResult:
     """One sample of p(x | y) for each row of y [N, C, H, W], Σ = `cov` (one for all, or one a row).
 
-    `path`: a number of steps (the geometric path to `floor`, by default the energy's λ_min), a `Path`, or a guided `Rule`.
+    `path`: a number of steps (the clamped path to `floor`, by default the energy's λ_min), a `Path`, or a guided `Rule`.
     `corrector`: a kernel for all levels, or one a level (see `tune`). `finish`: "mean" (Tweedie), "sample" (plus the variance that is
     left, at Σ = 0), or "floor" (x at Σ_0, whose density the energy knows). `chunk` rows are held in memory at a time.
     `check_range`: warn if the path leaves what the energy knows.
