@@ -97,6 +97,8 @@ FASHION_SCORE = TrainConfig(
     steps=4_000,
 )
 
+FASHION_PALETTE = replace(FASHION_SCORE, steps=3_000)
+
 MNIST = TrainConfig(
     data="mnist",
     model=EnergyConfig((1, 28, 28), bases=("spatial",), backbone=SMALL_BACKBONE),
@@ -138,11 +140,11 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
     "fashion-mnist-score": ("an isotropic denoiser, for the baselines", FASHION_SCORE),
     "fashion-mnist-palette-inpainting": (
         "a conditional denoiser for 20×20 boxes",
-        replace(FASHION_SCORE, model=replace(FASHION_DENOISER, condition_channels=2), condition="inpainting"),
+        replace(FASHION_PALETTE, model=replace(FASHION_DENOISER, condition_channels=2), condition="inpainting"),
     ),
     "fashion-mnist-palette-deblurring": (
         "a conditional denoiser for Gaussian blur",
-        replace(FASHION_SCORE, model=replace(FASHION_DENOISER, condition_channels=1), condition="deblurring"),
+        replace(FASHION_PALETTE, model=replace(FASHION_DENOISER, condition_channels=1), condition="deblurring"),
     ),
     "mnist": ("the any-order model: independent variances on patches", MNIST),
     "mnist-paper": (
