@@ -175,6 +175,21 @@ def test_noise_that_lifts_data_to_the_floor_is_the_generators() -> None:
     assert not torch.equal(one, other)
 
 
+def test_an_average_of_samples_comes_close_to_the_posterior_mean() -> None:
+    problem = solvable.problem("mask")
+    raw = problem.many(50)
+    one, many = (
+        ours.solve(problem.energy, problem.degradation, raw, keyed_generator("average"), steps=30, average=n)
+        for n in (1, 16)
+    )
+    assert many.samples.shape == one.samples.shape
+    assert (one.evaluations, many.evaluations) == (31, 16 * 31)
+    errors = [(s.samples.flatten(1) - problem.law.mean).square().mean() for s in (one, many)]
+    assert float(errors[1]) == pytest.approx(float(errors[0]) / 16, rel=0.35)
+    with pytest.raises(ValueError, match="at least one sample"):
+        ours.solve(problem.energy, problem.degradation, raw, None, average=0)
+
+
 def test_ours_with_a_corrector_counts_it() -> None:
     problem = solvable.problem("mask")
     solution = ours.solve(
