@@ -170,7 +170,7 @@ def trained_stage(name: str, energy: Energy, pictures: str) -> Stage:
         Setting("×4 super-resolution", "sr4:sigma=0.01", 1),
     )
     x = examples.batch(torch.arange(len(examples)))
-    return Stage(Path(name).name, energy, x, settings, (3, 0.15), (2, 1.2, 0.02), patch=7)
+    return Stage(Path(name).name, energy, x, settings, (3, 0.15), (4, 1.2, 0.02), patch=7)
 
 
 def exact_stage() -> Stage:
