@@ -83,7 +83,7 @@ FASHION = TrainConfig(
     covariances=FASHION_COVARIANCES,
     loss=SMALL_LOSS,
     optimiser=SMALL_OPTIMISER,
-    steps=12_500,
+    steps=13_000,
 )
 
 FASHION_DENOISER = DenoiserConfig((1, 28, 28), bases=("spatial",), backbone=SMALL_BACKBONE)
