@@ -57,7 +57,7 @@ class Setting:
     """Images, samples in each half (19: the interval of level 1 − 2k/20 is exact), and which pixels count."""
 
     tasks: tuple[str, ...] = ("box20", "gauss")
-    images: int = 100
+    images: int = 64
     half: int = 19
     least_std: float = 0.02
     shown: int = 4
