@@ -10,11 +10,14 @@ import pytest
 import torch
 
 import linverse as lv
+from linverse.baselines import EnergyDenoiser, palette, trivial
+from linverse.cli.evaluate import Options, default_contenders, load_models
 from linverse.covariance import SpatialCovariance
 from linverse.data.examples import load_examples
 from linverse.experiments.models import load_classifier
-from linverse.hub import bundled, find_model
+from linverse.hub import bundled, find_model, load_denoiser
 from linverse.rng import keyed_generator, normal_like
+from linverse.tasks import parse_task
 from linverse.training.normalise import SelfTest
 
 ENERGIES = ("fashion-mnist", "mnist")
@@ -78,3 +81,31 @@ def test_the_six_lines_of_the_readme_run() -> None:
     names: dict[str, object] = {}
     exec(compile(snippet, str(page), "exec"), names)
     assert tuple(names["samples"].shape) == (4, 1, 1, 28, 28)  # type: ignore[attr-defined]
+
+
+def test_an_evaluation_finds_the_companions() -> None:
+    models = load_models(Options(model="fashion-mnist"), "cpu")
+    assert {palette.task for palette in models.palettes} == {"box20", "gauss"}
+    assert {"ours", "dps", "palette"} < {contender.label for contender in default_contenders(models)}
+    assert isinstance(load_models(Options(model="fashion-mnist", score_model="energy"), "cpu").score, EnergyDenoiser)
+
+
+@pytest.mark.parametrize("variance", [0.01, 0.25])
+def test_the_isotropic_denoiser_is_as_good_as_the_energy(variance: float) -> None:
+    x = pictures("fashion-mnist")
+    y = x + variance**0.5 * normal_like(x, keyed_generator("denoise"))
+    score = load_denoiser("fashion-mnist-score")
+    ours = EnergyDenoiser(lv.load("fashion-mnist"))
+    errors = [(model(y, torch.tensor(variance)) - x).square().mean() for model in (score, ours)]
+    assert 0.7 < float(errors[0] / errors[1]) < 1.3
+    assert float(errors[0]) < 0.3 * variance
+
+
+@pytest.mark.parametrize(("task", "name"), [("box20", "palette-inpainting"), ("gauss", "palette-deblurring")])
+def test_a_palette_restores_what_it_was_trained_for(task: str, name: str) -> None:
+    x, degradation = pictures("fashion-mnist"), parse_task(task, (28, 28))
+    raw = degradation.measure(x, keyed_generator(task)).raw
+    network = load_denoiser(f"fashion-mnist-{name}")
+    restored = palette.solve(network, degradation, raw, keyed_generator("palette"), steps=20).samples
+    plain = trivial.pseudo_inverse(network, degradation, raw, None).samples
+    assert float((restored - x).square().mean()) < 0.5 * float((plain - x).square().mean())
