@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -78,9 +79,9 @@ def test_the_classifier_names_the_bundled_digits() -> None:
 def test_the_six_lines_of_the_readme_run() -> None:
     page = Path(__file__).parents[1] / "README.md"
     snippet = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)[0]
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     exec(compile(snippet, str(page), "exec"), names)
-    assert tuple(names["samples"].shape) == (4, 1, 1, 28, 28)  # type: ignore[attr-defined]
+    assert tuple(names["samples"].shape) == (4, 1, 1, 28, 28)
 
 
 def test_an_evaluation_finds_the_companions() -> None:
