@@ -13,6 +13,7 @@ from linverse.covariance.random import (
     Isotropic,
     Mixture,
     Patches,
+    RandomPixelMasks,
 )
 from linverse.models.denoiser import DenoiserConfig
 from linverse.models.learned import EnergyConfig
@@ -102,10 +103,10 @@ FASHION_PALETTE = replace(FASHION_SCORE, steps=3_000)
 MNIST = TrainConfig(
     data="mnist",
     model=EnergyConfig((1, 28, 28), bases=("spatial",), backbone=SMALL_BACKBONE),
-    covariances=Mixture((Component(1.0, Patches()),)),
+    covariances=Mixture((Component(0.6, Patches()), Component(0.4, RandomPixelMasks()))),
     loss=SMALL_LOSS,
-    optimiser=SMALL_OPTIMISER,
-    steps=8_000,
+    optimiser=replace(SMALL_OPTIMISER, ema=0.998),
+    steps=12_000,
 )
 
 DIGITS = TrainConfig(
@@ -146,7 +147,7 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
         "a conditional denoiser for Gaussian blur",
         replace(FASHION_PALETTE, model=replace(FASHION_DENOISER, condition_channels=1), condition="deblurring"),
     ),
-    "mnist": ("the any-order model: independent variances on patches", MNIST),
+    "mnist": ("the any-order model: independent variances on patches, random masks", MNIST),
     "mnist-paper": (
         "the paper's MNIST model",
         replace(
