@@ -106,7 +106,7 @@ MNIST = TrainConfig(
     covariances=Mixture((Component(0.6, Patches()), Component(0.4, RandomPixelMasks()))),
     loss=SMALL_LOSS,
     optimiser=replace(SMALL_OPTIMISER, ema=0.998),
-    steps=12_000,
+    steps=11_000,
 )
 
 DIGITS = TrainConfig(
