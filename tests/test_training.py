@@ -26,7 +26,7 @@ from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.learned import EnergyConfig, LearnedEnergy
 from linverse.rng import keyed_generator
 from linverse.training.batches import batch_indices, training_parts
-from linverse.training.card import data_facts
+from linverse.training.card import data_facts, limits
 from linverse.training.checkpoint import PREVIOUS, STATE, CheckpointError, TrainingState, read_state, write_state
 from linverse.training.config import OptimiserConfig, TrainConfig
 from linverse.training.finish import finish
@@ -587,6 +587,11 @@ def test_the_card_is_a_page_too(tmp_path: Path) -> None:
     assert "More Information Needed" not in page
     assert data_facts("fashion-mnist")["licence"] == "MIT"
     assert data_facts("folder:mine") == {}
+
+
+def test_the_card_warns_of_densities_that_nothing_normalised() -> None:
+    warned = {name for name, (_, config) in PRESETS.items() if "densities" in limits(config)}
+    assert warned == {"fashion-mnist-single"}
 
 
 # --- presets ---------------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from linverse.data import describe
+from linverse.models.denoiser import DenoiserConfig
 from linverse.models.saving import CARD
 from linverse.training.config import TrainConfig
 from linverse.training.normalise import SelfTest
@@ -35,11 +36,17 @@ def limits(config: TrainConfig) -> str:
     channels, height, width = config.model.shape
     colours = {1: "grey", 3: "colour"}.get(channels, f"{channels}-channel")
     noises = ", ".join(dict.fromkeys(str(c.distribution.kind).replace("-", " ") for c in config.covariances.components))
-    return (
+    knows = (
         f"knows {colours} images of {height}×{width} like those of {config.data}, and noise variances from {config.model.minimum:g} "
         f"to {config.model.maximum:g} of the kinds it was trained with ({noises}); of anything else its certainty means little: "
         "compare with what is typical (`linverse score`)"
     )
+    if config.loss.objective == "single" and not isinstance(config.model, DenoiserConfig):
+        knows += (
+            ". Nothing in its training tied noise levels together: it is for means and samples, and for comparison; "
+            "its densities, evidence and standard deviations mean nothing"
+        )
+    return knows
 
 
 def write_card(folder: Path, card: dict[str, Any]) -> None:
