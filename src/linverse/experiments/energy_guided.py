@@ -7,8 +7,9 @@ never saw a restoration names the digit; its errors are compared pairwise (McNem
 
 An exact sampler errs as often as a random posterior sample does, on every path. A variance rule with a large tolerance sets
 pixels of which it is fairly sure close to their mean: it trades spread of the samples for fewer wrong digits. Chosen on 384 training
-images (errors for 50 and 100 pixels): ancestral steps with tolerance 16 and fastest 8 (24.0 %, 9.4 %; two-step 26.3 %, 10.2 %; with
-tolerance 4 and fastest 4: 29.2 %, 8.9 %), where the geometric path has 31.5 % and 12.2 %, and the one-shot mean 23.4 % and 8.1 %.
+images with earlier weights (errors for 50 and 100 pixels): ancestral steps with tolerance 16 and fastest 8 (24.0 %, 9.4 %; two-step
+26.3 %, 10.2 %; with tolerance 4 and fastest 4: 29.2 %, 8.9 %), where the geometric path has 31.5 % and 12.2 %, and the one-shot mean
+23.4 % and 8.1 %.
 """
 
 from __future__ import annotations
