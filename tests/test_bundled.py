@@ -71,6 +71,20 @@ def test_noise_is_found_and_no_hole_beside_it(name: str) -> None:
         assert float((found / variance).log().abs().max()) < 0.6  # one step of the grid
 
 
+def test_the_energy_without_the_covariance_score_denoises_and_warns_of_the_rest() -> None:
+    """What it is bundled for: its means are good, its covariance score is biased, and its card says so."""
+    card = json.loads((find_model("fashion-mnist-single") / "card.json").read_text())
+    assert SelfTest(**card["self_test"]).deviations()["bias"] > 0.05
+    assert "densities, evidence and standard deviations mean nothing" in card["limits"]
+    x = pictures("fashion-mnist")
+    y = x + 0.3 * normal_like(x, keyed_generator("single"))
+    cov = SpatialCovariance(torch.full((8, 1, 28, 28), 0.09).log())
+    means = {name: lv.load(name).evaluate(y, cov).mean for name in ("fashion-mnist", "fashion-mnist-single")}
+    errors = {name: float((mean - x).square().mean()) for name, mean in means.items()}
+    assert errors["fashion-mnist-single"] < 0.15 * 0.09
+    assert errors["fashion-mnist-single"] < 1.3 * errors["fashion-mnist"]
+
+
 def test_the_classifier_names_the_bundled_digits() -> None:
     examples = load_examples("mnist")
     assert torch.equal(load_classifier("mnist-classifier").predict(pictures("mnist")), examples.labels)
