@@ -530,12 +530,6 @@ def test_single_model_can_be_left_out(models: dict[str, str], tmp_path: Path, mo
     assert set(record["provenance"]["weights"]) == {"dual"}
 
 
-def test_the_single_model_is_the_bundled_one_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    for there in ([], ["fashion-mnist-single"]):
-        monkeypatch.setattr("linverse.experiments.models.bundled", lambda names=there: names)
-        assert mmse.Options().single_model == (there[0] if there else None)
-
-
 def test_options_of_another_experiment_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="experiment gsm takes no options"):
         run_experiment("gsm", tmp_path, options=mmse.Options())

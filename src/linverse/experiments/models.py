@@ -7,7 +7,7 @@ test split of a data set, in an order of our own (the test set of MNIST comes so
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch import Tensor
 from linverse.covariance import Covariance
 from linverse.data import load_images
 from linverse.energy import Energy, Evaluation, evaluate
-from linverse.hub import bundled, find_model, load
+from linverse.hub import find_model, load
 from linverse.models.classifier import DigitClassifier
 from linverse.models.learned import LearnedEnergy
 from linverse.models.saving import ModelFileError
@@ -24,19 +24,13 @@ from linverse.rng import keyed_generator
 CHUNK = 128  # images of 28×28 evaluated at once: enough to keep a CPU busy, and little memory
 
 
-def bundled_single() -> str | None:
-    """The name of the bundled energy without the covariance score, if there is one."""
-    name = "fashion-mnist-single"
-    return name if name in bundled() else None
-
-
 @dataclass(frozen=True)
 class PairOptions:
     """An energy, and the one without the covariance score to compare it with."""
 
     model: str = "fashion-mnist"
     """the energy: a bundled name or a folder"""
-    single_model: str | None = field(default_factory=bundled_single)
+    single_model: str | None = "fashion-mnist-single"
     """the energy without the covariance score (None: leave it out); `linverse train fashion-mnist-single` trains one"""
     data: str = "fashion-mnist"
     """whose test images"""
