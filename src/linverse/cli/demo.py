@@ -260,7 +260,7 @@ def grown(stage: Stage, order: str, options: Options, watch: Progress) -> Growth
         4,
         order,
         patch=stage.patch,
-        levels=12,
+        levels=20,  # with 12 one digit in fourteen has a patch of speckles
         stops=4,
         seed=options.seed,
         progress=lambda done, total: watch(f"digits, {order}", done, total),
