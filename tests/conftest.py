@@ -23,7 +23,7 @@ from linverse.covariance import (
     SpatialCovariance,
     VarianceRange,
 )
-from linverse.energy import Energy
+from linverse.energy import Energy, Evaluation, autograd_evaluate
 from linverse.rng import keyed_generator
 from oracles import Law, matrix_of, random_spd
 
@@ -108,6 +108,16 @@ ENERGIES: dict[str, Callable[[Covariance, VarianceRange], tuple[Energy, Law]]] =
     "mixture": _mixture,
     "scale-mixture": _scale_mixture,
 }
+
+
+def plain_evaluate(energy: Energy, y: Tensor, cov: Covariance) -> Evaluation:
+    """An energy's derivatives by automatic differentiation, whatever better forms it knows."""
+    return autograd_evaluate(energy, cov.analysis(y), cov)
+
+
+def same_evaluation(actual: Evaluation, expected: Evaluation, rtol: float = 1e-8, atol: float = 1e-9) -> None:
+    for a, b in zip(actual.tensors(), expected.tensors(), strict=True):
+        torch.testing.assert_close(a, b, rtol=rtol, atol=atol)
 
 
 def energy_and_law(name: str, cov: Covariance, limits: VarianceRange = EVERYWHERE) -> tuple[Energy, Law]:

@@ -79,7 +79,7 @@ def test_the_energy_without_the_covariance_score_denoises_and_warns_of_the_rest(
     x = pictures("fashion-mnist")
     y = x + 0.3 * normal_like(x, keyed_generator("single"))
     cov = SpatialCovariance(torch.full((8, 1, 28, 28), 0.09).log())
-    means = {name: lv.load(name).evaluate(y, cov).mean for name in ("fashion-mnist", "fashion-mnist-single")}
+    means = {name: lv.evaluate(lv.load(name), y, cov).mean for name in ("fashion-mnist", "fashion-mnist-single")}
     errors = {name: float((mean - x).square().mean()) for name, mean in means.items()}
     assert errors["fashion-mnist-single"] < 0.15 * 0.09
     assert errors["fashion-mnist-single"] < 1.3 * errors["fashion-mnist"]

@@ -10,10 +10,10 @@ import torch
 from scipy.stats import kstest
 from torch import Tensor
 
-from conftest import COVARIANCES, ENERGIES, Shape, energy_and_law, random_covariance
+from conftest import COVARIANCES, ENERGIES, Shape, energy_and_law, plain_evaluate, random_covariance
 from linverse.analytic import DiagonalGaussian, GaussianMixture, GaussianScaleMixture
 from linverse.covariance import Covariance, FourierCovariance, SpatialCovariance, VarianceRange
-from linverse.energy import Energy, Evaluation, autograd_evaluate, evaluate
+from linverse.energy import Energy, Evaluation, evaluate
 from linverse.rng import keyed_generator
 from oracles import Law, matrix_of, z_threshold
 
@@ -29,7 +29,7 @@ def graph_evaluate(energy: Energy, y: Tensor, cov: Covariance) -> Evaluation:
 
 
 # the energy's own forms (if it has any), the ones that training differentiates, and plain automatic differentiation
-evaluations = pytest.mark.parametrize("evaluation", [evaluate, graph_evaluate, autograd_evaluate])
+evaluations = pytest.mark.parametrize("evaluation", [evaluate, graph_evaluate, plain_evaluate])
 Evaluate = Callable[[Energy, Tensor, Covariance], Evaluation]
 
 
@@ -239,7 +239,7 @@ def test_posterior_variance_may_exceed_the_noise() -> None:
     energy = GaussianMixture(torch.ones(2), torch.tensor([[1.0], [-1.0]]), spread, (1, 1, 1))
     cov = SpatialCovariance(torch.full((1, 1, 1, 1), math.log(0.1), dtype=torch.float64))
     y = torch.zeros(1, 1, 1, 1, dtype=torch.float64)
-    for result in (evaluate(energy, y, cov), autograd_evaluate(energy, y, cov)):
+    for result in (evaluate(energy, y, cov), plain_evaluate(energy, y, cov)):
         assert float(result.variance) == pytest.approx(1.0, abs=1e-6)
 
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from conftest import COVARIANCES, random_covariance
 from linverse.analytic import DiagonalGaussian, GaussianMixture
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
-from linverse.energy import evaluate, group_mean
+from linverse.energy import differentiable, evaluate, group_mean
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.learned import EnergyConfig, LearnedEnergy
-from linverse.models.scores import Pair, Scores, differentiable
+from linverse.models.scores import Pair, Scores
 from linverse.rng import keyed_generator, normal_like
 from linverse.training import losses
 from linverse.training.losses import DenoiserLoss, DualLoss, LossConfig, Part, score_errors, variance_errors
@@ -209,12 +209,12 @@ class Adjustable(nn.Module):
         self.form.register_buffer("log_prior", torch.tensor(math.log(prior)))
 
     def scores(self, pairs: list[Pair], create_graph: bool = True) -> list[Scores]:
-        ((y, cov),) = pairs
-        y, log_variance = differentiable(y), differentiable(cov.log_variance)
+        ((z, cov),) = pairs
+        z, log_variance = differentiable(z), differentiable(cov.log_variance)
         cov = cov.with_log_variance(log_variance)
-        energy = self.function(y, cov, self.theta)
-        score, kappa = torch.autograd.grad(energy.sum(), (y, log_variance), create_graph=create_graph)
-        return [Scores(energy, cov.analysis(score) * torch.exp(0.5 * cov.log_variance), kappa / cov.multiplicity)]
+        energy = self.function(cov.synthesis(z), cov, self.theta)
+        score, kappa = torch.autograd.grad(energy.sum(), (z, log_variance), create_graph=create_graph)
+        return [Scores(energy, score * torch.exp(0.5 * cov.log_variance), kappa / cov.multiplicity)]
 
 
 def gradients(function: Function, size: int, shape: Shape, part: Part, config: LossConfig) -> Tensor:

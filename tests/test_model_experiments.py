@@ -396,7 +396,7 @@ def test_evaluation_in_chunks_is_the_evaluation() -> None:
     y = energy.sample(7, keyed_generator(13))
     cov = energy.prior.isotropic(0.1)
     whole, parts = evaluate_many(energy, y, cov), evaluate_many(energy, y, cov, size=3)
-    assert all(torch.equal(a, b) for a, b in zip(vars(whole).values(), vars(parts).values(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(whole.tensors(), parts.tensors(), strict=True))
 
 
 # --- from end to end -------------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from linverse.covariance import FourierCovariance, SpatialCovariance
 from linverse.covariance.fourier import grid_frequencies, mirrored
 from linverse.covariance.random import centre_box
 from linverse.covariance.transfer import gaussian_transfer
-from linverse.energy import Energy, check_pair, evaluate_unchecked
+from linverse.energy import Energy, check_pair, evaluate_in_basis
 from linverse.measurement import Measurement
 from linverse.rng import keyed_generator, normal_like
 
@@ -319,6 +319,6 @@ def restore(
         measurement = result.family.measurement(result.raw, theta)
         gaussian = energy.gaussian(measurement.template)
         lifted = measurement.lift(energy.range, gaussian, noise=noise, random_fill=False)
-        means = evaluate_unchecked(energy, lifted.y, lifted.cov).mean
+        means = evaluate_in_basis(energy, lifted.cov.analysis(lifted.y), lifted.cov).mean
         total = total + (weight.reshape(-1, 1, 1, 1) * means).sum(0, keepdim=True)
     return total

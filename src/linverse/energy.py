@@ -21,17 +21,43 @@ from linverse.covariance import Covariance, VarianceRange
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An energy and its derivatives at (y, Σ).
+    """An energy and its derivatives at (y, Σ), kept in Σ's eigenbasis, where samplers work.
 
-    `energy` [B] in nats; `score` ∇_yU and `mean` E[x|y] in pixels, [B, C, H, W]; `cov_score` κ and `variance` Var[x_i|y] in the
-    eigenbasis, of log λ's shape. Where one entry of log λ serves several channels both are the mean over them.
+    `energy` [B] in nats; `mean_coefficients` of E[x|y] and `score_coefficients` of ∇_yU, [B, C, H, W]; `cov_score` κ and `variance`
+    Var[x_i|y], of log λ's shape. Where one entry of log λ serves several channels both are the mean over them. `mean` and `score` are the
+    images: each costs a transform, so take them once.
     """
 
+    cov: Covariance
     energy: Tensor
-    score: Tensor
+    score_coefficients: Tensor
     cov_score: Tensor
-    mean: Tensor
+    mean_coefficients: Tensor
     variance: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """E[x|y] in pixels, [B, C, H, W]."""
+        return self.cov.synthesis(self.mean_coefficients)
+
+    @property
+    def score(self) -> Tensor:
+        """∇_yU in pixels, [B, C, H, W]."""
+        return self.cov.synthesis(self.score_coefficients)
+
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Energy, score, covariance score, mean and variance, as they are kept."""
+        return self.energy, self.score_coefficients, self.cov_score, self.mean_coefficients, self.variance
+
+    def detach(self) -> Evaluation:
+        """The same without its graph."""
+        return Evaluation(self.cov.detach(), *(t.detach() for t in self.tensors()))
+
+    def where(self, mine: Tensor, other: Evaluation) -> Evaluation:
+        """Row by row: self where `mine` [B], else `other` (at the same Σ)."""
+        rows = mine.reshape(-1, 1, 1, 1)
+        pairs = zip(self.tensors(), other.tensors(), strict=True)
+        return Evaluation(self.cov, *(torch.where(mine if a.ndim == 1 else rows, a, b) for a, b in pairs))
 
 
 @runtime_checkable
@@ -57,7 +83,8 @@ class Energy(Protocol):
 class SelfEvaluating(Protocol):
     """An energy that knows numerically better forms of its own derivatives."""
 
-    def evaluate(self, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation: ...
+    def evaluate_in_basis(self, z: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
+        """U and its derivatives at y = Qz."""
 
 
 def check_shapes(energy: Energy, y: Tensor, cov: Covariance) -> None:
@@ -85,14 +112,15 @@ def evaluate(energy: Energy, y: Tensor, cov: Covariance, *, create_graph: bool =
     differentiated again (training).
     """
     check_pair(energy, y, cov)
-    return evaluate_unchecked(energy, *matched(y, cov), create_graph=create_graph)
+    y, cov = matched(y, cov)
+    return evaluate_in_basis(energy, cov.analysis(y), cov, create_graph=create_graph)
 
 
-def evaluate_unchecked(energy: Energy, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
-    """The same for one Σ an image, without a word about Σ: for whoever has checked it already."""
+def evaluate_in_basis(energy: Energy, z: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
+    """The same for coefficients z = Qᵀy and one Σ per row, without a word about Σ: for whoever has checked it already."""
     if isinstance(energy, SelfEvaluating):
-        return energy.evaluate(y, cov, create_graph=create_graph)
-    return autograd_evaluate(energy, y, cov, create_graph=create_graph)
+        return energy.evaluate_in_basis(z, cov, create_graph=create_graph)
+    return autograd_evaluate(energy, z, cov, create_graph=create_graph)
 
 
 def matched(y: Tensor, cov: Covariance) -> tuple[Tensor, Covariance]:
@@ -109,29 +137,29 @@ def matched(y: Tensor, cov: Covariance) -> tuple[Tensor, Covariance]:
 
 
 def autograd_evaluate(
-    energy: Callable[[Tensor, Covariance], Tensor], y: Tensor, cov: Covariance, *, create_graph: bool = False
+    energy: Callable[[Tensor, Covariance], Tensor], z: Tensor, cov: Covariance, *, create_graph: bool = False
 ) -> Evaluation:
-    """The plain forms, by automatic differentiation: right for λ ≲ C; the variance cancels at large λ."""
+    """The plain forms, by automatic differentiation in z = Qᵀy and log λ: right for λ ≲ C; the variance cancels at large λ."""
     with torch.enable_grad():
-        leaf_y = y if y.requires_grad else y.detach().requires_grad_()
-        log_variance = (
-            cov.log_variance if cov.log_variance.requires_grad else cov.log_variance.detach().requires_grad_()
-        )
-        leaf = cov.with_log_variance(log_variance)
-        u = energy(leaf_y, leaf)
-        score, kappa = torch.autograd.grad(u.sum(), (leaf_y, log_variance), create_graph=create_graph)
-        if not create_graph:
-            u, leaf, leaf_y = u.detach(), leaf.detach(), leaf_y.detach()
-        return from_derivatives(u, score, kappa / leaf.multiplicity, leaf_y, leaf)
+        leaf, log_variance = differentiable(z), differentiable(cov.log_variance)
+        leaf_cov = cov.with_log_variance(log_variance)
+        u = energy(leaf_cov.synthesis(leaf), leaf_cov)
+        score, kappa = torch.autograd.grad(u.sum(), (leaf, log_variance), create_graph=create_graph)
+        result = from_derivatives(u, score, kappa / cov.multiplicity, leaf, leaf_cov)
+    return result if create_graph else result.detach()
 
 
-def from_derivatives(energy: Tensor, score: Tensor, kappa: Tensor, y: Tensor, cov: Covariance) -> Evaluation:
-    """Tweedie's mean and the one-shot variance, from ∇_yU and κ."""
-    coefficients = cov.analysis(score)
-    mean = y - cov.synthesis(coefficients * cov.variance)
-    scaled_square = group_mean(coefficients.square(), cov) * cov.variance
+def differentiable(x: Tensor) -> Tensor:
+    """A tensor to differentiate by: a new node of x's graph if it has one, else a fresh leaf."""
+    return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
+
+
+def from_derivatives(energy: Tensor, score: Tensor, kappa: Tensor, z: Tensor, cov: Covariance) -> Evaluation:
+    """Tweedie's mean and the one-shot variance, from the coefficients of ∇_yU and κ."""
+    mean = z - score * cov.variance
+    scaled_square = group_mean(score.square(), cov) * cov.variance
     variance = (cov.variance * (1 - 2 * kappa - scaled_square)).clamp_min(0)
-    return Evaluation(energy, score, kappa, mean, variance)
+    return Evaluation(cov, energy, score, kappa, mean, variance)
 
 
 def group_mean(coefficients: Tensor, cov: Covariance) -> Tensor:

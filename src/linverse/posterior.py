@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
-from linverse.energy import Energy, Evaluation, evaluate_unchecked
+from linverse.energy import Energy, Evaluation, evaluate_in_basis
 from linverse.measurement import Lifted, Measurement
 from linverse.rng import keyed_generator, normal_like
 from linverse.sampling import Path, SampleResult, sample
@@ -83,7 +83,9 @@ class Posterior:
         """Energy, scores, mean and variance at the measurement (one network evaluation, kept)."""
         self._warn_once()
         if self._evaluation is None:
-            self._evaluation = evaluate_unchecked(self.energy, self._lifted.y, self._lifted.cov)
+            self._evaluation = evaluate_in_basis(
+                self.energy, self._lifted.cov.analysis(self._lifted.y), self._lifted.cov
+            )
         return self._evaluation
 
     def mean(self) -> Tensor:

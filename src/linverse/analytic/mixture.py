@@ -125,18 +125,19 @@ class GaussianMixture:
         constant = self.log_weights - 0.5 * (logdet + self.means.shape[1] * math.log(2 * math.pi))
         return _Components(constant[..., None] - 0.5 * white.square().sum(-2), factor, white, noise)
 
-    def evaluate(self, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
+    def evaluate_in_basis(self, z: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
         """The exact posterior moments, without the cancellation that differences of U have at large λ."""
         if create_graph:
-            return autograd_evaluate(self, y, cov, create_graph=True)
+            return autograd_evaluate(self, z, cov, create_graph=True)
         with torch.no_grad():
-            parts = self._solve(y.detach(), cov.detach())
+            parts = self._solve(cov.synthesis(z.detach()), cov.detach())
             precise = torch.linalg.solve_triangular(parts.factor.mT, parts.white, upper=True)  # (S_k + Σ)⁻¹(y − m_k)
             means = self.means[..., None] + self.covariances @ precise  # [b, K, d, n]
             share = parts.share[:, :, None]
             mean, score = ((share * t).sum(1) for t in (means, precise))
             spread = self._spread(parts, means, self._images(mean), cov)
-            return self._evaluation(parts.energy, self._images(score), self._images(mean), spread, y, cov)
+            scores, centres = (cov.analysis(self._images(t)) for t in (score, mean))
+            return self._evaluation(parts.energy, scores, centres, spread, z, cov.detach())
 
     def _images(self, columns: Tensor) -> Tensor:
         """[b, d, n] → [b·n, C, H, W]."""
@@ -160,13 +161,13 @@ class GaussianMixture:
         return both.diagonal(dim1=1, dim2=2).repeat_interleave(batch // count, dim=0).reshape(-1, *self.shape)
 
     def _evaluation(
-        self, energy: Tensor, score: Tensor, mean: Tensor, spread: Tensor, y: Tensor, cov: Covariance
+        self, energy: Tensor, score: Tensor, mean: Tensor, spread: Tensor, z: Tensor, cov: Covariance
     ) -> Evaluation:
-        """κ = ½(1 − (Var + (y−x̂)²)/λ), and everything in y's precision."""
-        error = cov.analysis(y.double() - mean).square()
-        kappa = 0.5 * (1 - group_mean(spread + error, cov) * torch.exp(-cov.log_variance.detach().double()))
+        """κ = ½(1 − (Var + (y−x̂)²)/λ), and everything in z's precision."""
+        error = (z.double() - mean).square()
+        kappa = 0.5 * (1 - group_mean(spread + error, cov) * torch.exp(-cov.log_variance.double()))
         variance = group_mean(spread, cov).clamp_min(0)
-        return Evaluation(energy, *(t.to(y.dtype) for t in (score, kappa, mean, variance)))
+        return Evaluation(cov, energy, *(t.to(z.dtype) for t in (score, kappa, mean, variance)))
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean [d] and covariance [d, d] of x."""

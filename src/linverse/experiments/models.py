@@ -93,5 +93,5 @@ def chunks(count: int, size: int = CHUNK) -> Iterator[slice]:
 def evaluate_many(energy: Energy, y: Tensor, cov: Covariance, size: int = CHUNK) -> Evaluation:
     """`evaluate` of many images with little memory."""
     cov = cov.expand(len(y)) if cov.batch == 1 else cov
-    parts = [vars(evaluate(energy, y[rows], cov[rows])) for rows in chunks(len(y), size)]
-    return Evaluation(**{name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+    parts = [evaluate(energy, y[rows], cov[rows]).tensors() for rows in chunks(len(y), size)]
+    return Evaluation(cov, *(torch.cat(group) for group in zip(*parts, strict=True)))

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from linverse.covariance import Covariance
-from linverse.energy import Evaluation, from_derivatives
-from linverse.models.scores import Pair, Scores, differentiable
+from linverse.energy import Evaluation, differentiable, from_derivatives
+from linverse.models.scores import Pair, Scores
 
 
 class InnerProduct(nn.Module):
@@ -26,13 +26,13 @@ class InnerProduct(nn.Module):
         self.register_buffer("mean", torch.zeros(shape))
         self.register_buffer("log_prior", torch.zeros(()))
 
-    def _scaled(self, y: Tensor, cov: Covariance) -> tuple[Tensor, Tensor]:
+    def _scaled(self, z: Tensor, cov: Covariance) -> tuple[Tensor, Tensor]:
         scale = torch.exp(-0.5 * torch.logaddexp(self.log_prior, cov.log_variance))
-        return cov.synthesis(cov.analysis(y) * scale), self.embedding.maps(cov, self.log_prior)  # type: ignore[operator]
+        return cov.synthesis(z * scale), self.embedding.maps(cov, self.log_prior)  # type: ignore[operator]
 
     def energies(self, pairs: list[Pair]) -> Tensor:
         """U, [B], float64, before the constant."""
-        parts = [self._scaled(y, cov) for y, cov in pairs]
+        parts = [self._scaled(z, cov) for z, cov in pairs]
         scaled, maps = (
             torch.cat(group).contiguous(memory_format=torch.channels_last) for group in zip(*parts, strict=True)
         )
@@ -40,24 +40,25 @@ class InnerProduct(nn.Module):
         return 0.5 * (scaled * out).flatten(1).sum(dim=1, dtype=torch.float64)
 
     def _derivatives(self, pairs: list[Pair], create_graph: bool) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """(U, ∇_yU, κ) for each basis."""
+        """(U, Qᵀ∇_yU, κ) for each basis, by coefficients."""
         with torch.enable_grad():
-            ys = [differentiable(y) for y, _ in pairs]
+            zs = [differentiable(z) for z, _ in pairs]
             logs = [differentiable(cov.log_variance) for _, cov in pairs]
             covs = [cov.with_log_variance(log) for (_, cov), log in zip(pairs, logs, strict=True)]
-            energy = self.energies(list(zip(ys, covs, strict=True)))
-            grads = torch.autograd.grad(energy.sum(), [*ys, *logs], create_graph=create_graph)
-        kappas = [g / cov.multiplicity for g, cov in zip(grads[len(ys) :], covs, strict=True)]
-        return list(zip(energy.split([len(y) for y in ys]), grads[: len(ys)], kappas, strict=True))
+            energy = self.energies(list(zip(zs, covs, strict=True)))
+            grads = torch.autograd.grad(energy.sum(), [*zs, *logs], create_graph=create_graph)
+        kappas = [g / cov.multiplicity for g, cov in zip(grads[len(zs) :], covs, strict=True)]
+        return list(zip(energy.split([len(z) for z in zs]), grads[: len(zs)], kappas, strict=True))
 
     def scores(self, pairs: list[Pair], create_graph: bool = True) -> list[Scores]:
         """U, e and κ for each basis."""
-        out = []
-        for (_, cov), (energy, score, kappa) in zip(pairs, self._derivatives(pairs, create_graph), strict=True):
-            out.append(Scores(energy, cov.analysis(score) * torch.exp(0.5 * cov.log_variance), kappa))
-        return out
+        derivatives = zip(pairs, self._derivatives(pairs, create_graph), strict=True)
+        return [
+            Scores(u, score * torch.exp(0.5 * cov.log_variance), kappa) for (_, cov), (u, score, kappa) in derivatives
+        ]
 
-    def evaluation(self, y: Tensor, cov: Covariance, create_graph: bool) -> Evaluation:
+    def evaluation(self, z: Tensor, cov: Covariance, create_graph: bool) -> Evaluation:
         """Energy, scores, mean and variance in their plain forms."""
-        ((energy, score, kappa),) = self._derivatives([(y, cov)], create_graph)
-        return from_derivatives(energy, score, kappa, y, cov)
+        ((energy, score, kappa),) = self._derivatives([(z, cov)], create_graph)
+        result = from_derivatives(energy, score, kappa, z, cov)
+        return result if create_graph else result.detach()

@@ -99,30 +99,24 @@ class LearnedEnergy(nn.Module, HubModel):
 
     def forward(self, y: Tensor, cov: Covariance) -> Tensor:
         """U, [B], nats, float64; nowhere below what images in [0, 1] allow."""
-        energy = self.form.energies([(y, cov)]) + self.constant
+        energy = self.form.energies([(cov.analysis(y), cov)]) + self.constant
         return torch.maximum(energy, lowest_energy(y, cov)) if self.bounded else energy
 
     def scores(self, pairs: list[Pair], create_graph: bool = True) -> list[Scores]:
-        """Energy and both scores for a batch of several bases; the backbone runs once."""
+        """Energy and both scores for a batch of several bases, by coefficients; the backbone runs once."""
         return self.form.scores(pairs, create_graph)
 
-    def evaluate(self, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
-        result = self.form.evaluation(y, cov, create_graph)
+    def evaluate_in_basis(self, z: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
+        """U and its derivatives at y = Qz; where U would fall below its bound, the bound and its derivatives."""
+        result = self.form.evaluation(z, cov, create_graph)
         result = replace(result, energy=result.energy + self.constant)
         if not self.bounded:
             return result
+        y = cov.synthesis(z)
         below = result.energy < lowest_energy(y, cov)
         if not bool(below.any()):
             return result
-        bound = autograd_evaluate(lowest_energy, y, cov, create_graph=create_graph)
-        rows = below[:, None, None, None]
-        return Evaluation(
-            torch.where(below, bound.energy, result.energy),
-            torch.where(rows, bound.score, result.score),
-            torch.where(rows, bound.cov_score, result.cov_score),
-            torch.where(rows, bound.mean, result.mean),
-            torch.where(rows, bound.variance, result.variance),
-        )
+        return autograd_evaluate(lowest_energy, z, cov, create_graph=create_graph).where(below, result)
 
 
 def build_form(config: EnergyConfig) -> GaussianResidual | InnerProduct:

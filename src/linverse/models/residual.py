@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from linverse.covariance import Covariance
-from linverse.energy import Evaluation, group_mean
+from linverse.energy import Evaluation, differentiable, group_mean
 from linverse.models.backbone import build_backbone
 from linverse.models.embedding import SpaceFrequencyEmbedding
-from linverse.models.scores import Pair, Scores, differentiable
+from linverse.models.scores import Pair, Scores
 from linverse.models.unet import UNetConfig
 
 MAGNIFIED = 3  # darkest value, brightest value, local contrast
@@ -49,20 +49,21 @@ class GaussianResidual(nn.Module):
 
     # --- coordinates -----------------------------------------------------------------------------------------------------
 
-    def whiten(self, y: Tensor, cov: Covariance) -> Tensor:
-        """w = √C(y−m)/(C+λ), coefficients."""
+    def whiten(self, z: Tensor, cov: Covariance) -> Tensor:
+        """w = √C(z−m)/(C+λ), coefficients."""
         gain = torch.exp(0.5 * self.log_prior - torch.logaddexp(self.log_prior, cov.log_variance))
-        return cov.analysis(y - self.mean) * gain
+        return (z - cov.analysis(self.mean[None])) * gain
 
     def log_shrinkage(self, log_variance: Tensor) -> tuple[Tensor, Tensor]:
         """log φ and log(1−φ)."""
         ratio = log_variance - self.log_prior
         return -F.softplus(ratio), -F.softplus(-ratio)
 
-    def gaussian_energy(self, y: Tensor, cov: Covariance) -> Tensor:
+    def gaussian_energy(self, z: Tensor, cov: Covariance) -> Tensor:
         """U_G, [B], float64."""
         total = cov.with_log_variance(torch.logaddexp(self.log_prior, cov.log_variance))
-        return 0.5 * (total.mahalanobis(y - self.mean) + total.logdet() + cov.dim * math.log(2 * math.pi))
+        quadratic = total.mahalanobis_coefficients(z - cov.analysis(self.mean[None]))
+        return 0.5 * (quadratic + total.logdet() + cov.dim * math.log(2 * math.pi))
 
     # --- the network -----------------------------------------------------------------------------------------------------
 
@@ -95,13 +96,13 @@ class GaussianResidual(nn.Module):
 
     def energies(self, pairs: list[Pair]) -> Tensor:
         """U, [B], float64, before the constant."""
-        gaussian = torch.cat([self.gaussian_energy(y, cov) for y, cov in pairs])
-        return gaussian + self.residual([(self.whiten(y, cov), cov) for y, cov in pairs])
+        gaussian = torch.cat([self.gaussian_energy(z, cov) for z, cov in pairs])
+        return gaussian + self.residual([(self.whiten(z, cov), cov) for z, cov in pairs])
 
     def derivatives(self, pairs: list[Pair], create_graph: bool) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """(R, w, g, r) for each basis; r is summed over the channels that share an entry of log λ."""
         with torch.enable_grad():
-            ws = [differentiable(self.whiten(y, cov)) for y, cov in pairs]
+            ws = [differentiable(self.whiten(z, cov)) for z, cov in pairs]
             logs = [differentiable(cov.log_variance) for _, cov in pairs]
             covs = [cov.with_log_variance(log) for (_, cov), log in zip(pairs, logs, strict=True)]
             residual = self.residual(list(zip(ws, covs, strict=True)))
@@ -112,9 +113,9 @@ class GaussianResidual(nn.Module):
     def scores(self, pairs: list[Pair], create_graph: bool = True) -> list[Scores]:
         """U, e and κ for each basis: what dual score matching compares with the noise."""
         out = []
-        for (y, cov), (residual, w, g, r) in zip(pairs, self.derivatives(pairs, create_graph), strict=True):
+        for (z, cov), (residual, w, g, r) in zip(pairs, self.derivatives(pairs, create_graph), strict=True):
             log_phi, log_rest = self.log_shrinkage(cov.log_variance)
-            energy = self.gaussian_energy(y, cov) + residual
+            energy = self.gaussian_energy(z, cov) + residual
             e = (w + log_phi.exp() * g) * torch.exp(0.5 * (log_rest - log_phi))
             out.append(Scores(energy, e, self._kappa(w, g, r, cov)))
         return out
@@ -124,20 +125,18 @@ class GaussianResidual(nn.Module):
         products = group_mean(0.5 * w.square() * torch.exp(-log_phi) + g * w, cov)
         return log_rest.exp() * (0.5 - products) + r / cov.multiplicity
 
-    def evaluation(self, y: Tensor, cov: Covariance, create_graph: bool) -> Evaluation:
+    def evaluation(self, z: Tensor, cov: Covariance, create_graph: bool) -> Evaluation:
         """Everything in the stable forms above."""
-        ((residual, w, g, r),) = self.derivatives([(y, cov)], create_graph)
+        ((residual, w, g, r),) = self.derivatives([(z, cov)], create_graph)
         log_phi, log_rest = self.log_shrinkage(cov.log_variance)
         phi, rest, root = log_phi.exp(), log_rest.exp(), torch.exp(0.5 * self.log_prior)
-        energy = self.gaussian_energy(y, cov) + residual
-        mean = self.mean + root * cov.synthesis(w - rest * g)
-        score = cov.synthesis(w + phi * g) / root
+        energy = self.gaussian_energy(z, cov) + residual
+        mean = cov.analysis(self.mean[None]) + root * (w - rest * g)
+        score = (w + phi * g) / root
         spread = 1 - 2 * r / (cov.multiplicity * phi) - rest * group_mean(g.square(), cov)
         variance = (root.square() * rest * spread).clamp_min(0)
-        result = Evaluation(energy, score, self._kappa(w, g, r, cov), mean, variance)
-        if create_graph:
-            return result
-        return Evaluation(*(value.detach() for value in vars(result).values()))
+        result = Evaluation(cov, energy, score, self._kappa(w, g, r, cov), mean, variance)
+        return result if create_graph else result.detach()
 
 
 def contrast(x: Tensor) -> Tensor:

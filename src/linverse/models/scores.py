@@ -8,7 +8,7 @@ from torch import Tensor
 
 from linverse.covariance import Covariance
 
-Pair = tuple[Tensor, Covariance]  # y [B, C, H, W] and its Σ, all of one basis
+Pair = tuple[Tensor, Covariance]  # coefficients z = Qᵀy [B, C, H, W] and their Σ, all of one basis
 
 
 @dataclass
@@ -18,8 +18,3 @@ class Scores:
     energy: Tensor
     e: Tensor
     kappa: Tensor
-
-
-def differentiable(x: Tensor) -> Tensor:
-    """A tensor to differentiate by: a new node of x's graph if it has one, else a fresh leaf."""
-    return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
-from linverse.energy import Energy, evaluate_unchecked
+from linverse.energy import Energy, evaluate_in_basis
 from linverse.sampling.paths import span
 
 
@@ -56,10 +56,9 @@ class Eye:
 
     def __call__(self, z: Tensor, log_variance: Tensor) -> Point:
         cov = self.template.with_log_variance(log_variance.expand(z.shape[0], -1, -1, -1))
-        x = cov.synthesis(z)
         self.evaluations += 1
-        seen = evaluate_unchecked(self.energy, x, cov)  # Σ is checked once for a whole path, not at every step
-        point = Point(z, log_variance, cov.analysis(seen.mean), seen.variance, seen.cov_score, seen.energy)
+        seen = evaluate_in_basis(self.energy, z, cov)  # Σ is checked once for a whole path, not at every step
+        point = Point(z, log_variance, seen.mean_coefficients, seen.variance, seen.cov_score, seen.energy)
         self._check(point)
         return point
 

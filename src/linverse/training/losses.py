@@ -64,6 +64,10 @@ class Part:
         """y = x + Σ^{1/2}ε."""
         return self.x + self.cov.colour(self.noise)
 
+    def noisy_coefficients(self) -> Tensor:
+        """Qᵀy = Qᵀx + λ^{1/2}ε."""
+        return self.cov.analysis(self.x) + self.noise * torch.exp(0.5 * self.cov.log_variance)
+
     def to(self, device: torch.device | str) -> Part:
         condition = None if self.condition is None else self.condition.to(device)
         return Part(self.x.to(device), self.cov.to(device), self.noise.to(device), condition)
@@ -98,7 +102,7 @@ class DualLoss(nn.Module):
 
     def forward(self, parts: list[Part], create_graph: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """The scalar loss and its detached terms, averaged over the batch."""
-        scores = self.energy.scores([(part.noisy(), part.cov) for part in parts], create_graph)
+        scores = self.energy.scores([(part.noisy_coefficients(), part.cov) for part in parts], create_graph)
         terms = [self._terms(s, part) for s, part in zip(scores, parts, strict=True)]
         size = sum(len(part.x) for part in parts)
         dsm, weighted, csm, image, variance = (torch.cat(group).sum() / size for group in zip(*terms, strict=True))
