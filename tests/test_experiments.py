@@ -306,6 +306,15 @@ def test_hash_of_weights_sees_every_part() -> None:
     assert len({before, after, framework.hash_weights(model.to(torch.bfloat16))}) == 3
 
 
+def test_help_names_every_experiment_and_the_shared_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["experiment", "--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    assert "--quick" in text
+    assert all(name in text for name in EXPERIMENTS)
+
+
 def test_command_lists_and_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["experiment", "--list"])
     assert "gsm" in capsys.readouterr().out

@@ -2,9 +2,13 @@
 
 One model U(y, Σ) ≈ −log p(y|Σ) answers every question about a degraded image: what it most likely was, how sure we are,
 what else it could have been, how probable a restoration is, and which degradation made it.
+
+Before torch is imported, threads that wait are told to sleep instead of spinning (`wait_passively`).
 """
 
 import importlib
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -104,6 +108,20 @@ _MODULES = (
     "typicality",
     "units",
 )
+
+
+def wait_passively() -> None:
+    """Let waiting OpenMP threads sleep, unless the user said how they shall wait or torch has begun already.
+
+    torch's threads spin while they wait for each other. Beside other work they then burn the cores that the others, and the threads they
+    wait for, need: a sample of one second took more than forty (benchmarks/threads.py). A few spins before the sleep give nothing.
+    OpenMP reads the variables once, when torch is first imported; `OMP_WAIT_POLICY=ACTIVE` in the environment brings the spinning back.
+    """
+    if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+
+
+wait_passively()
 
 
 def __getattr__(name: str) -> Any:

@@ -76,6 +76,8 @@ def main(arguments: list[str]) -> None:
 
 def parse(arguments: list[str]) -> tuple[Options, Any]:
     """The options that all experiments share, and those of the one that is named (None: it has none)."""
+    if arguments and arguments[0] in ("-h", "--help"):
+        return tyro.cli(Options, args=arguments, prog="linverse experiment", description=usage()), None
     shared, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False, prog="linverse experiment")
     own = experiment_options(shared.name) if shared.name and not shared.list else None
     if own is None:
@@ -89,6 +91,15 @@ def parse(arguments: list[str]) -> tuple[Options, Any]:
         description=f"{EXPERIMENTS[shared.name]}. Writes DIR/{shared.name}.json and DIR/{shared.name}.png.",
     )
     return chosen.shared, chosen.own
+
+
+def usage() -> str:
+    """What `linverse experiment --help` says before the options."""
+    lines = [f"  {name:<18} {text}" for name, text in EXPERIMENTS.items()]
+    about = "Reproduce a table or figure of the paper: writes DIR/NAME.json (numbers, the paper's beside ours) and DIR/NAME.png."
+    return "\n".join(
+        [about, "", "experiments:", *lines, "", "linverse experiment NAME --help lists the options of one."]
+    )
 
 
 def show_list(console: Console) -> None:
