@@ -142,6 +142,7 @@ DEGRADATIONS: dict[str, Callable[[float], dg.Degradation]] = {
     "gaussian-reflecting": lambda sigma: dg.GaussianBlur(0.7, sigma, "reflecting", 5),
     "even-periodic": lambda sigma: dg.GaussianBlur(0.8, sigma, "periodic", 4),  # exact zeros at Nyquist
     "signed-reflecting": lambda sigma: dg.Blur(torch.tensor([[0.3, 0.4, 0.3]]).double(), sigma, "reflecting"),
+    "defocus": lambda sigma: dg.Defocus(1.7, sigma),
     "motion": lambda sigma: dg.MotionBlur(5, 0.5, sigma),
     "super-resolution-2": lambda sigma: dg.SuperResolution(2, sigma),
     "super-resolution-3": lambda sigma: dg.SuperResolution(3, sigma),

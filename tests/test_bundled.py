@@ -15,10 +15,10 @@ from linverse.baselines import EnergyDenoiser, palette, trivial
 from linverse.cli.evaluate import Options, default_contenders, load_models
 from linverse.covariance import SpatialCovariance
 from linverse.data.examples import load_examples
+from linverse.degradations.tasks import parse_task
 from linverse.experiments.models import load_classifier
 from linverse.hub import bundled, find_model, load_denoiser
 from linverse.rng import keyed_generator, normal_like
-from linverse.tasks import parse_task
 from linverse.training.normalise import SelfTest
 
 ENERGIES = ("fashion-mnist", "mnist")
@@ -100,7 +100,7 @@ def test_the_six_lines_of_the_readme_run() -> None:
 
 def test_an_evaluation_finds_the_companions() -> None:
     models = load_models(Options(model="fashion-mnist"), "cpu")
-    assert {palette.task for palette in models.palettes} == {"box20", "gauss"}
+    assert {palette.task for palette in models.palettes} == {"box", "gauss"}
     assert {"ours", "dps", "palette"} < {contender.label for contender in default_contenders(models)}
     assert isinstance(load_models(Options(model="fashion-mnist", score_model="energy"), "cpu").score, EnergyDenoiser)
 
@@ -116,7 +116,7 @@ def test_the_isotropic_denoiser_is_as_good_as_the_energy(variance: float) -> Non
     assert float(errors[0]) < 0.3 * variance
 
 
-@pytest.mark.parametrize(("task", "name"), [("box20", "palette-inpainting"), ("gauss", "palette-deblurring")])
+@pytest.mark.parametrize(("task", "name"), [("box", "palette-inpainting"), ("gauss", "palette-deblurring")])
 def test_a_palette_restores_what_it_was_trained_for(task: str, name: str) -> None:
     x, degradation = pictures("fashion-mnist"), parse_task(task, (28, 28))
     raw = degradation.measure(x, keyed_generator(task)).raw

@@ -39,12 +39,12 @@ from linverse.data import load_images
 from linverse.data.digits import load_digits
 from linverse.data.examples import CHOSEN, FILE, load_examples, write_examples
 from linverse.degradations import Box, ColouredNoise, Denoising, GaussianBlur, SuperResolution
+from linverse.degradations.tasks import TASKS
 from linverse.experiments.figures import MISSING
 from linverse.measurement import Measurement
 from linverse.models.learned import LearnedEnergy
 from linverse.posterior import Posterior
 from linverse.rng import keyed_generator
-from linverse.tasks import TASKS
 from tiny import tiny_energy
 
 Run = Callable[..., None]
@@ -116,12 +116,12 @@ def test_public_names_are_there_though_imported_late() -> None:
 
 NONSENSE = [
     ("restore digit.png", "neither"),
-    ("restore digit.png --task box20 --mask digit.png", "both"),
-    ("restore gone.png --task box20", "gone.png does not exist"),
-    ("restore . --task box20", "is a folder"),
-    ("restore text.png --task box20", "text.png"),
+    ("restore digit.png --task box --mask digit.png", "both"),
+    ("restore gone.png --task box", "gone.png does not exist"),
+    ("restore . --task box", "is a folder"),
+    ("restore text.png --task box", "text.png"),
     ("restore wide.png --task half", "wide.png is 8×12; the model takes 8×8 images. --resize"),
-    ("restore digit.png --task sr4", "8×8; this task measures 2×2 pixels"),
+    ("restore digit.png --task superres", "8×8; this task measures 2×2 pixels"),
     ("restore digit.png --task nope", "there is no task 'nope'"),
     ("restore digit.png --task half --sigma nan", "sigma"),
     ("restore digit.png --task half --samples -1", "--samples is at least 0"),
@@ -332,7 +332,7 @@ def test_std_of_a_deblurred_picture_is_the_spread_of_its_samples() -> None:
 
 
 def test_restore_writes_what_it_says(inside: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ("restore", "digit.png", "--task", "box20", "--simulate", "--steps", 4, "--model", model)
+    command = ("restore", "digit.png", "--task", "box", "--simulate", "--steps", 4, "--model", model)
     run(*command, "--samples", 3)
     out = inside / "digit-restored"
     found = record(out)
@@ -372,7 +372,7 @@ def test_a_measurement_is_taken_as_it_is(inside: Path, model: Path) -> None:
     assert (found["free_dimensions"], found["sigma"], found["simulated"]) == (32, 1e-3, False)
     assert "truth" not in found
     save(inside / "small.png", torch.rand(2, 2, generator=keyed_generator(3)))
-    run("restore", "small.png", "--task", "sr4", "--samples", 0, "--model", model, "--sigma", 0.02)
+    run("restore", "small.png", "--task", "superres", "--samples", 0, "--model", model, "--sigma", 0.02)
     assert record("small-restored")["sigma"] == 0.02
     assert np.load(inside / "small-restored/mean.npy").shape == SHAPE
 

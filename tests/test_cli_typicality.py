@@ -23,10 +23,10 @@ from linverse.cli.files import read_image
 from linverse.cli.restoration import judge, one_shot
 from linverse.data.digits import load_digits
 from linverse.degradations import Box, Denoising
+from linverse.degradations.tasks import parse_task
 from linverse.models.learned import LearnedEnergy
 from linverse.models.reference import References
 from linverse.rng import keyed_generator
-from linverse.tasks import parse_task
 from linverse.typicality import compare, measurement_typicality, noisy_energies
 from tiny import tiny_energy
 
@@ -89,7 +89,7 @@ def model(tmp_path: Path) -> Path:
 # --- restore -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", ["denoise:sigma=0.1", "box20:sigma=0.1", "gauss:sigma=0.1", "sr4:sigma=0.05"])
+@pytest.mark.parametrize("task", ["denoise:sigma=0.1", "box:sigma=0.1", "gauss:sigma=0.1", "superres:sigma=0.05"])
 def test_a_foreign_picture_is_doubted_and_digits_are_not(task: str) -> None:
     energy, degradation = Digits(), parse_task(task, (8, 8))
     said = []
@@ -101,7 +101,7 @@ def test_a_foreign_picture_is_doubted_and_digits_are_not(task: str) -> None:
     assert sum(bool(doubts) for doubts in said) < 4
     strange = one_shot(energy, degradation.measure(foreign(), keyed_generator("noise")))
     judge(strange, energy)
-    if task.startswith("sr4"):  # the means of a chessboard's blocks are all ½: nothing is left to tell it by
+    if task.startswith("superres"):  # the means of a chessboard's blocks are all ½: nothing is left to tell it by
         assert strange.typicality is not None
         return
     assert "unlike what the model knows" in restore.doubts(strange)[0]
@@ -129,13 +129,13 @@ def test_noise_that_the_model_does_not_know_is_doubted() -> None:
 
 
 def test_restore_prints_and_records_the_verdict(inside: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run("restore", "digit.png", "--task", "box20", "--simulate", "--samples", 0, "--model", model)
+    run("restore", "digit.png", "--task", "box", "--simulate", "--samples", 0, "--model", model)
     said, found = capsys.readouterr().out, record("digit-restored")["typicality"]
     raw = torch.from_numpy(np.load(inside / "digit-restored/measurement.npy"))[None]
     energy = LearnedEnergy.from_pretrained(model)
     reference = energy.reference_images()
     assert reference is not None
-    measurement = parse_task("box20", (8, 8)).from_raw(raw)
+    measurement = parse_task("box", (8, 8)).from_raw(raw)
     direct = measurement_typicality(energy, measurement, reference, keyed_generator("typicality"))
     assert found == direct.records()[0]
     assert found["reference_images"] == 40

@@ -23,6 +23,7 @@ from linverse.baselines import METHODS, EnergyDenoiser, NotApplicable, Solution,
 from linverse.cli import evaluate as command
 from linverse.cli import evaluate_view as view
 from linverse.covariance import VarianceRange
+from linverse.degradations.tasks import parse_task
 from linverse.experiments import harness
 from linverse.experiments.harness import contenders, measures, pictures, report, scoring, tables
 from linverse.experiments.harness.audit import POSTERIOR, PRIOR, densities
@@ -36,7 +37,6 @@ from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.learned import EnergyConfig, LearnedEnergy
 from linverse.models.unet import UNetConfig
 from linverse.rng import keyed_generator
-from linverse.tasks import parse_task
 from oracles import random_spd, z_threshold
 from tiny import awaken
 
@@ -69,7 +69,7 @@ def pictures_of(count: int) -> Tensor:
     return torch.rand(count, *SHAPE, generator=keyed_generator("pictures"))
 
 
-def tiny_plan(*methods: str | Contender, tasks: tuple[str, ...] = ("box20",), images: int = 7, **changes: Any) -> Plan:
+def tiny_plan(*methods: str | Contender, tasks: tuple[str, ...] = ("box",), images: int = 7, **changes: Any) -> Plan:
     chosen = [parse_contender(m) if isinstance(m, str) else m for m in methods or QUICK]
     models = Models(tiny_energy(), tiny_denoiser())
     return make_plan(models, pictures_of(images), tasks, chosen, replace(SETTING, **changes))
@@ -110,7 +110,7 @@ def test_all_methods_see_the_same_data_and_the_same_stream(tmp_path: Path) -> No
 
         return solve
 
-    plan = tiny_plan(own("a", spy("a")), own("b", spy("b")), tasks=("box20", "sr4"))
+    plan = tiny_plan(own("a", spy("a")), own("b", spy("b")), tasks=("box", "superres"))
     run_units(plan, Store(tmp_path, plan))
     assert len(seen["a"]) == len(seen["b"]) == 4
     for one, other in zip(seen["a"], seen["b"], strict=True):
@@ -120,7 +120,7 @@ def test_all_methods_see_the_same_data_and_the_same_stream(tmp_path: Path) -> No
 
 
 def test_the_audit_measures_above_the_floor() -> None:
-    plan = tiny_plan(tasks=("box20", "denoise:sigma=0.3"))
+    plan = tiny_plan(tasks=("box", "denoise:sigma=0.3"))
     quiet, noisy = plan.tasks
     assert quiet.degradation.sigma == 1e-3
     assert quiet.audited.sigma == pytest.approx(math.sqrt(10 * 1e-4))
@@ -146,17 +146,17 @@ def test_a_plan_refuses_nonsense() -> None:
     with pytest.raises(ValueError, match="no images"):
         tiny_plan(images=0)
     with pytest.raises(ValueError, match="do not tile"):
-        tiny_plan(tasks=("sr4:factor=3",))
+        tiny_plan(tasks=("superres:factor=3",))
 
 
 # --- running, resuming, sharing ----------------------------------------------------------------------------------------------
 
 
 def test_the_whole_thing(tmp_path: Path) -> None:
-    plan = tiny_plan(*QUICK, "palette", tasks=("box20", "motion:size=3"))
+    plan = tiny_plan(*QUICK, "palette", tasks=("box", "motion:size=3"))
     result = harness.evaluate_methods(plan, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
-    wanted = {"results.json", "timings.json", "table.md", "table.csv", "grid-box20.png", "audit-box20.png"}
+    wanted = {"results.json", "timings.json", "table.md", "table.csv", "grid-box.png", "audit-box.png"}
     assert wanted < names
     assert values_of(tmp_path) == json.loads(json.dumps(result))
     for task in result["tasks"].values():
@@ -168,19 +168,19 @@ def test_the_whole_thing(tmp_path: Path) -> None:
             assert all(len(values) == 7 for values in method["values"].values())
             assert set(method["summary"]) == {"PSNR", "SSIM", "Fréchet-pixels", PRIOR, POSTERIOR}
         assert set(task["methods"][TRUTH]["values"]) == {PRIOR, POSTERIOR}
-    assert result["tasks"]["box20"]["methods"]["dps:steps=3"]["evaluations"] == 4
+    assert result["tasks"]["box"]["methods"]["dps:steps=3"]["evaluations"] == 4
     assert result["tasks"]["motion:size=3"]["options"] == {"size": 3, "intensity": 0.3, "sigma": 2e-3, "seed": 0}
-    networks = {label: result["tasks"]["box20"]["methods"][label]["network"] for label in QUICK}
+    networks = {label: result["tasks"]["box"]["methods"][label]["network"] for label in QUICK}
     assert networks == dict(zip(QUICK, ("none", "energy", "energy", "score"), strict=True))
     timings = json.loads((tmp_path / "timings.json").read_text())
-    assert len(timings["tasks"]["box20"]["ours:steps=3"]["batches"]) == 2
+    assert len(timings["tasks"]["box"]["ours:steps=3"]["batches"]) == 2
     assert set(timings["spent"]) == {"solving", "metrics", "densities", "tables and pictures"}
     assert all(seconds > 0 for seconds in timings["spent"].values())
 
 
 def test_values_are_those_of_the_images(tmp_path: Path) -> None:
     plan = tiny_plan(own("grey", grey))
-    found = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["box20"]["methods"]["grey"]
+    found = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["box"]["methods"]["grey"]
     exact = -10 * torch.log10((plan.truth - 0.5).square().mean(dim=(1, 2, 3)).double())
     torch.testing.assert_close(torch.tensor(found["values"]["PSNR"]).double(), exact, rtol=1e-5, atol=1e-5)
     assert found["summary"]["PSNR"]["estimate"] == pytest.approx(float(exact.mean()))
@@ -193,8 +193,8 @@ def test_values_are_those_of_the_images(tmp_path: Path) -> None:
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     for folder in ("a", "b"):
-        harness.evaluate_methods(tiny_plan(tasks=("box20", "sr4")), tmp_path / folder, pictures=0)
-    harness.evaluate_methods(tiny_plan(tasks=("box20", "sr4"), seed=1), tmp_path / "c", pictures=0)
+        harness.evaluate_methods(tiny_plan(tasks=("box", "superres")), tmp_path / folder, pictures=0)
+    harness.evaluate_methods(tiny_plan(tasks=("box", "superres"), seed=1), tmp_path / "c", pictures=0)
     first, second, third = ((tmp_path / folder / "results.json").read_bytes() for folder in "abc")
     assert first == second
     assert first != third
@@ -230,15 +230,15 @@ def test_resuming_does_not_redo_what_is_done(tmp_path: Path) -> None:
 def test_methods_and_tasks_can_be_added_later(tmp_path: Path) -> None:
     first = harness.evaluate_methods(tiny_plan("pseudo-inverse"), tmp_path, pictures=0)
     more = harness.evaluate_methods(
-        tiny_plan("pseudo-inverse", "ours:steps=2", tasks=("box20", "sr4")), tmp_path, pictures=0
+        tiny_plan("pseudo-inverse", "ours:steps=2", tasks=("box", "superres")), tmp_path, pictures=0
     )
-    both = (r["tasks"]["box20"]["methods"]["pseudo-inverse"]["values"] for r in (first, more))
+    both = (r["tasks"]["box"]["methods"]["pseudo-inverse"]["values"] for r in (first, more))
     assert next(both) == next(both)
-    assert more["tasks"]["sr4"]["methods"]["ours:steps=2"]["status"] == "done"
+    assert more["tasks"]["superres"]["methods"]["ours:steps=2"]["status"] == "done"
 
 
 def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
-    plan = tiny_plan(tasks=("box20", "sr4"))
+    plan = tiny_plan(tasks=("box", "superres"))
     harness.evaluate_methods(plan, tmp_path / "one", pictures=0)
     shares = [run_units(plan, Store(tmp_path / "two", plan), rank, 2) for rank in (1, 0)]
     harness.conclude(plan, Store(tmp_path / "two", plan), pictures=0)
@@ -251,7 +251,7 @@ def test_a_half_finished_evaluation_says_so(tmp_path: Path) -> None:
     plan = tiny_plan("pseudo-inverse", "posterior-mean")
     store = Store(tmp_path, plan)
     run_units(plan, store, 0, 2)
-    methods = harness.conclude(plan, store, pictures=0)[0]["tasks"]["box20"]["methods"]
+    methods = harness.conclude(plan, store, pictures=0)[0]["tasks"]["box"]["methods"]
     assert {method["status"] for method in methods.values()} == {"unfinished"}
     assert "run the command again" in (tmp_path / "table.md").read_text()
 
@@ -273,7 +273,7 @@ def test_a_changed_configuration_is_refused(change: str, tmp_path: Path, monkeyp
         other = replace(plan, contenders=(replace(contender, settings=contender.settings | {"weight": 7.0}),))
     elif change == "operator":
         task = plan.tasks[0]
-        other = replace(plan, tasks=(replace(task, degradation=parse_task("box20:side=3", (8, 8))),))
+        other = replace(plan, tasks=(replace(task, degradation=parse_task("box:side=3", (8, 8))),))
     else:
         other = replace(plan, models=replace(plan.models, score=EnergyDenoiser(plan.models.energy)))
     with pytest.raises(ValueError, match=rf"{change}.* was .* and is .*another --out") as complaint:
@@ -319,17 +319,17 @@ def test_a_broken_method_is_reported_and_the_others_go_on(tmp_path: Path) -> Non
         return grey(model, degradation, y_raw, generator)
 
     plan = tiny_plan(own("sometimes", sometimes), "pseudo-inverse")
-    methods = harness.evaluate_methods(plan, tmp_path)["tasks"]["box20"]["methods"]
+    methods = harness.evaluate_methods(plan, tmp_path)["tasks"]["box"]["methods"]
     assert methods["sometimes"] == {"status": "failed", "reason": "RuntimeError: out of luck"}
     assert methods["pseudo-inverse"]["status"] == "done"
     assert "sometimes failed: RuntimeError: out of luck" in (tmp_path / "table.md").read_text()
-    kept = json.loads((tmp_path / "parts/box20/sometimes/0000.error.json").read_text())
+    kept = json.loads((tmp_path / "parts/box/sometimes/0000.error.json").read_text())
     assert "in sometimes" in kept["traceback"]
-    assert not (tmp_path / "parts/box20/sometimes/0001.error.json").exists()  # not tried on the other batches
+    assert not (tmp_path / "parts/box/sometimes/0001.error.json").exists()  # not tried on the other batches
     broken = False
-    methods = harness.evaluate_methods(plan, tmp_path)["tasks"]["box20"]["methods"]
+    methods = harness.evaluate_methods(plan, tmp_path)["tasks"]["box"]["methods"]
     assert methods["sometimes"]["status"] == "done"
-    assert not (tmp_path / "parts/box20/sometimes/0000.error.json").exists()
+    assert not (tmp_path / "parts/box/sometimes/0000.error.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_nonsense_is_a_failure(answer: Callable[[int], Any], complaint: str, tmp
         return answer(len(y_raw))
 
     plan = tiny_plan(own("odd", solve))
-    method = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["box20"]["methods"]["odd"]
+    method = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["box"]["methods"]["odd"]
     assert method["status"] == "failed"
     assert complaint in method["reason"]
 
@@ -362,7 +362,7 @@ def test_what_does_not_apply_is_skipped_and_warnings_are_kept(tmp_path: Path) ->
         return Solution(grey(model, degradation, y_raw, generator), 3, 2, 0.0)
 
     plan = tiny_plan(own("picky", picky), own("worried", worried), "ours-surrogate")
-    methods = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["box20"]["methods"]
+    methods = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["box"]["methods"]
     assert methods["picky"] == {"status": "skipped", "reason": "not for masks"}
     assert methods["ours-surrogate"]["status"] == "skipped"
     assert methods["worried"]["warnings"] == ["this is an extrapolation"]
@@ -370,9 +370,9 @@ def test_what_does_not_apply_is_skipped_and_warnings_are_kept(tmp_path: Path) ->
 
 
 def test_an_energy_that_does_not_know_the_basis_says_so(tmp_path: Path) -> None:
-    plan = tiny_plan("pseudo-inverse", tasks=("sr4",))
+    plan = tiny_plan("pseudo-inverse", tasks=("superres",))
     plan.models.energy.config = replace(plan.models.energy.config, bases=("spatial",))  # type: ignore[attr-defined]
-    method = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["sr4"]["methods"]["pseudo-inverse"]
+    method = harness.evaluate_methods(plan, tmp_path, pictures=0)["tasks"]["superres"]["methods"]["pseudo-inverse"]
     assert "extrapolated" in method["warnings"][0]
 
 
@@ -387,7 +387,7 @@ def known_prior() -> GaussianMixture:
 
 
 def test_audit_densities_are_those_of_the_prior_and_of_the_posterior() -> None:
-    energy, degradation = known_prior(), parse_task("box20:sigma=0.1", (8, 8))
+    energy, degradation = known_prior(), parse_task("box:sigma=0.1", (8, 8))
     generator = keyed_generator("audit")
     x = energy.sample(3, generator)
     noise = torch.randn(x.shape, generator=generator, dtype=torch.float64)
@@ -415,7 +415,7 @@ def exact_samples(model: GaussianMixture, degradation: Any, y_raw: Tensor, gener
     return model.posterior(lifted.y, lifted.cov).sample(1, generator)[:, 0]
 
 
-@pytest.mark.parametrize("task", ["box20:sigma=0.1", "sr4:sigma=0.1"])
+@pytest.mark.parametrize("task", ["box:sigma=0.1", "superres:sigma=0.1"])
 def test_exact_samples_pass_the_audit_and_misfits_do_not(task: str, tmp_path: Path) -> None:
     """Exact posterior samples are as probable as the truth, on average; means are more probable, noisy inverses much less."""
     energy = known_prior()
@@ -474,7 +474,7 @@ def test_a_solver_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "path", [*sys.path])
     contender = parse_contender("my_own_solvers:mine:shade=0.25")
     assert (contender.needs, contender.given) == ("score", {"shade": 0.25})
-    found = harness.evaluate_methods(tiny_plan(contender), tmp_path / "out", pictures=0)["tasks"]["box20"]["methods"]
+    found = harness.evaluate_methods(tiny_plan(contender), tmp_path / "out", pictures=0)["tasks"]["box"]["methods"]
     assert found["my_own_solvers:mine:shade=0.25"]["status"] == "done"
 
 
@@ -492,23 +492,23 @@ def test_every_method_finds_its_model() -> None:
     inpainting, deblurring = tiny_denoiser(2), tiny_denoiser(1)
     bare = Models(tiny_energy())
     full = Models(bare.energy, tiny_denoiser(), (PaletteModel(inpainting), PaletteModel(deblurring)))
-    box, blur = parse_task("box20", (8, 8)), parse_task("gauss:std=0.5", (8, 8))
+    box, blur = parse_task("box", (8, 8)), parse_task("gauss:std=0.5", (8, 8))
     palette, dps = parse_contender("palette"), parse_contender("dps")
-    ours, trivial = (bare.choose(parse_contender(name), "box20", box) for name in ("ours", "pseudo-inverse"))
+    ours, trivial = (bare.choose(parse_contender(name), "box", box) for name in ("ours", "pseudo-inverse"))
     assert (ours.network, ours.kind, ours.reason) == (bare.energy, "energy", None)
     assert (trivial.network, trivial.kind, trivial.reason) == (None, "none", None)
-    lent = bare.choose(dps, "box20", box)  # no score network: the energy lends itself, and that is said
+    lent = bare.choose(dps, "box", box)  # no score network: the energy lends itself, and that is said
     assert isinstance(lent.network, EnergyDenoiser)
     assert (lent.network.energy, lent.kind, lent.reason) == (bare.energy, AS_DENOISER, None)
-    assert "--palette-model box20=FOLDER" in (bare.choose(palette, "box20", box).reason or "")
-    assert (full.choose(dps, "box20", box).network, full.choose(dps, "box20", box).kind) == (full.score, "score")
-    assert full.choose(palette, "box20", box).network is inpainting
+    assert "--palette-model box=FOLDER" in (bare.choose(palette, "box", box).reason or "")
+    assert (full.choose(dps, "box", box).network, full.choose(dps, "box", box).kind) == (full.score, "score")
+    assert full.choose(palette, "box", box).network is inpainting
     assert full.choose(palette, "gauss:std=0.5", blur).network is deblurring
     bound = replace(full, palettes=(PaletteModel(inpainting, "half"),))
     assert bound.choose(palette, "half", box).network is inpainting
     assert "--palette-model half:depth=2=FOLDER" in (bound.choose(palette, "half:depth=2", box).reason or "")
-    assert bound.choose(palette, "box20", box).network is None
-    misfit = replace(full, palettes=(PaletteModel(deblurring, "box20"),)).choose(palette, "box20", box)
+    assert bound.choose(palette, "box", box).network is None
+    misfit = replace(full, palettes=(PaletteModel(deblurring, "box"),)).choose(palette, "box", box)
     assert misfit.network is None
     assert "which shows 2 channels" in (misfit.reason or "")
 
@@ -564,7 +564,7 @@ def test_the_table_marks_the_best_and_escapes() -> None:
 
 def test_one_image_has_no_interval(tmp_path: Path) -> None:
     found = harness.evaluate_methods(tiny_plan("pseudo-inverse", images=1), tmp_path)
-    assert found["tasks"]["box20"]["methods"]["pseudo-inverse"]["summary"]["PSNR"]["low"] is None
+    assert found["tasks"]["box"]["methods"]["pseudo-inverse"]["summary"]["PSNR"]["low"] is None
     assert "Fréchet" not in (tmp_path / "table.md").read_text()
 
 
@@ -642,7 +642,7 @@ def test_what_the_networks_make_of_the_truth_is_kept(monkeypatch: pytest.MonkeyP
             return (x - self.reference).square().mean(dim=(1, 2, 3))
 
     monkeypatch.setitem(scoring.PREPARED, "DISTS", Kept)
-    plan = tiny_plan("pseudo-inverse", "posterior-mean", tasks=("box20", "sr4"), metrics=("PSNR", "DISTS"))
+    plan = tiny_plan("pseudo-inverse", "posterior-mean", tasks=("box", "superres"), metrics=("PSNR", "DISTS"))
     units = [unit for unit in plan.units() if unit.contender is not None]
     assert len(units) == 8
     for budget, wanted in ((1000, 2), (100, 1 + 4), (99, 8)):
@@ -684,7 +684,7 @@ def test_the_mosaic_puts_every_image_into_its_cell() -> None:
 
 
 def test_missing_pixels_are_not_black(tmp_path: Path) -> None:
-    plan = tiny_plan("pseudo-inverse", tasks=("box20", "denoise"))
+    plan = tiny_plan("pseudo-inverse", tasks=("box", "denoise"))
     box, noise = plan.tasks
     raw = plan.raw(Unit(box, None, 0))
     seen = pictures.as_seen(box, raw)
@@ -725,7 +725,7 @@ def test_failures_are_told_when_they_happen(tmp_path: Path, capsys: pytest.Captu
     def broken(model: object, degradation: object, y_raw: Tensor, generator: torch.Generator) -> Tensor:
         raise RuntimeError("out of luck")
 
-    plan, said = tiny_plan(own("broken", broken), "pseudo-inverse", tasks=("box20", "sr4")), []
+    plan, said = tiny_plan(own("broken", broken), "pseudo-inverse", tasks=("box", "superres")), []
     with view.Watcher(Console(width=200)) as watcher:
 
         def watch(clock: Clock, text: str) -> None:
@@ -734,8 +734,8 @@ def test_failures_are_told_when_they_happen(tmp_path: Path, capsys: pytest.Captu
 
         run_units(plan, Store(tmp_path, plan), watch=watch)
     told = [(text, printed) for text, printed in said if printed]
-    assert [text for text, _ in told] == ["broken on box20", "broken on sr4"]  # at the next batch, each once
-    assert "broken on box20 failed, the others go on: RuntimeError: out of luck" in told[0][1]
+    assert [text for text, _ in told] == ["broken on box", "broken on superres"]  # at the next batch, each once
+    assert "broken on box failed, the others go on: RuntimeError: out of luck" in told[0][1]
 
 
 def test_a_line_now_and_then_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -743,12 +743,12 @@ def test_a_line_now_and_then_without_a_terminal(capsys: pytest.CaptureFixture[st
 
     with view.Watcher(Console(width=200), rank=1, world=2) as watcher:
         clock = Clock({"dps": 3}, 4)
-        watcher(clock, "dps on box20")
+        watcher(clock, "dps on box")
         assert capsys.readouterr().out == ""  # not at once
         watcher.shown -= view.LINE_EVERY + 1
         clock.tick("dps", 20.0)
-        watcher(clock, "dps on box20")
-    assert capsys.readouterr().out == "[2/2] 2/4 dps on box20 0:00:40 left\n"
+        watcher(clock, "dps on box")
+    assert capsys.readouterr().out == "[2/2] 2/4 dps on box 0:00:40 left\n"
 
 
 def test_the_printed_table_fits_a_terminal() -> None:
@@ -802,15 +802,15 @@ def arguments(folders: Path, out: Path, *more: str) -> list[str]:
 
 
 def test_command_end_to_end(folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    models = ["--score-model", str(folders / "score"), "--palette-model", f"box20={folders / 'palette'}"]
+    models = ["--score-model", str(folders / "score"), "--palette-model", f"box={folders / 'palette'}"]
     methods = [f"--method={name}:steps=3" for name in ("ours", "dps", "red-diff", "pigdm", "diffpir", "palette")]
     methods += ["--method", "daps:steps=2,langevin_steps=3", "--method", "posterior-mean"]
-    tasks = ["--task", "box20", "--task", "gauss:std=0.5", "--task", "sr4"]
+    tasks = ["--task", "box", "--task", "gauss:std=0.5", "--task", "superres"]
     cli.main(arguments(folders, tmp_path / "out", *models, *methods, *tasks))
     printed = capsys.readouterr().out
     assert "palette:steps=3 skipped" in printed
     found = values_of(tmp_path / "out")["tasks"]
-    assert list(found) == ["box20", "gauss:std=0.5", "sr4"]
+    assert list(found) == ["box", "gauss:std=0.5", "superres"]
     done = {
         task: [m for m, r in content["methods"].items() if r["status"] == "done"] for task, content in found.items()
     }
@@ -827,31 +827,31 @@ def test_command_with_a_broken_method_fails_in_the_end(
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    more = ("--task", "box20", "--method", "my_broken_solver:solve", "--method", "pseudo-inverse")
+    more = ("--task", "box", "--method", "my_broken_solver:solve", "--method", "pseudo-inverse")
     with pytest.raises(SystemExit, match="1"):
         cli.main(arguments(folders, tmp_path / "out", *more))
     assert "ZeroDivisionError" in capsys.readouterr().out
-    assert values_of(tmp_path / "out")["tasks"]["box20"]["methods"]["pseudo-inverse"]["status"] == "done"
+    assert values_of(tmp_path / "out")["tasks"]["box"]["methods"]["pseudo-inverse"]["status"] == "done"
 
 
 @pytest.mark.parametrize("given", [(), ("--score-model", "energy")])
 def test_command_uses_the_energy_as_a_denoiser(
     given: tuple[str, ...], folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = ("--task", "box20", "--method", "diffpir:steps=2", "--pictures", "0")
+    more = ("--task", "box", "--method", "diffpir:steps=2", "--pictures", "0")
     cli.main(arguments(folders, tmp_path / "out", *given, *more))
-    method = values_of(tmp_path / "out")["tasks"]["box20"]["methods"]["diffpir:steps=2"]
+    method = values_of(tmp_path / "out")["tasks"]["box"]["methods"]["diffpir:steps=2"]
     assert (method["evaluations"], method["gradients"]) == (3, 3)
     assert method["network"] == AS_DENOISER
     printed = capsys.readouterr().out
-    assert printed.index("diffpir:steps=2 uses the energy itself") < printed.index("box20 (")  # before the work
+    assert printed.index("diffpir:steps=2 uses the energy itself") < printed.index("box (")  # before the work
 
 
 def test_command_tells_of_missing_models_before_the_work(
     folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    quick = ("--task", "box20", "--method", "pseudo-inverse", "--pictures", "0")
-    palette = f"box20={folders / 'palette'}"
+    quick = ("--task", "box", "--method", "pseudo-inverse", "--pictures", "0")
+    palette = f"box={folders / 'palette'}"
     for more, complaint in (
         (("--method", "palette:steps=2"), "palette:steps=2 cannot be run: it needs a conditional network"),
         (("--score-model", str(folders / "palette")), "the score network is conditional"),
@@ -868,7 +868,7 @@ def test_command_tells_of_missing_models_before_the_work(
             tmp_path / "out",
             *quick,
             "--task",
-            "sr4",
+            "superres",
             "--method",
             "palette:steps=2",
             "--palette-model",
@@ -876,7 +876,7 @@ def test_command_tells_of_missing_models_before_the_work(
         )
     )
     printed = capsys.readouterr().out
-    assert printed.index("note: palette:steps=2 is left out on sr4") < printed.index("box20 (")
+    assert printed.index("note: palette:steps=2 is left out on superres") < printed.index("box (")
 
 
 def test_command_complains_to_the_user(folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -887,14 +887,14 @@ def test_command_complains_to_the_user(folders: Path, tmp_path: Path, capsys: py
         (("--images", "0"), "--images is 0; it must be at least 1"),
         (("--pictures", "-1"), "--pictures is -1"),
         (("--threads", "0"), "--threads is 0"),
-        (("--task", "box20:side=nan"), "side is a number"),
+        (("--task", "box:side=nan"), "side is a number"),
         (("--task", "motion:size=9"), "smaller kernel"),
     ):
         with pytest.raises(SystemExit, match="1"):
             cli.main(arguments(folders, tmp_path / "out", *more))
         assert complaint in capsys.readouterr().err
     with pytest.raises(SystemExit, match="1"):
-        cli.main(["evaluate", "--task", "box20"])
+        cli.main(["evaluate", "--task", "box"])
     assert "--model is missing" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="1"):
         cli.main(["evaluate", "--model", str(folders / "energy"), "--out", str(tmp_path / "out")])
@@ -904,7 +904,9 @@ def test_command_complains_to_the_user(folders: Path, tmp_path: Path, capsys: py
 def test_command_lists(capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["evaluate", "--list"])
     printed = capsys.readouterr().out
-    assert all(name in printed for name in (*METHODS, "box20", "vhalf", "motion", "sr4", "PSNR", "DISTS", "vgg16"))
+    assert all(
+        name in printed for name in (*METHODS, "box", "right-half", "motion", "superres", "PSNR", "DISTS", "vgg16")
+    )
     assert "E[x|y]" in printed
     assert "side=20, sigma=0.001" in printed
     assert "steps=100, weight=1.0, cap=2.0, sigma_max=25.0" in printed
@@ -931,7 +933,7 @@ def test_times_are_readable() -> None:
     assert view.clock_text(3725.2) == "1:02:05"
     spent = {"solving": 93.0, "metrics": 5.0, "densities": 1.5, "tables and pictures": 0.5}
     assert view.time_text(spent) == "solving 93.0 %, metrics 5.0 %, densities 1.5 %, tables and pictures 0.5 % of 100 s"
-    assert Task.of("box20", tiny_energy()).label == "box20"
+    assert Task.of("box", tiny_energy()).label == "box"
 
 
 TELLTALE = """
@@ -949,7 +951,7 @@ def test_two_launched_processes_share_the_work(folders: Path, tmp_path: Path, mo
     (tmp_path / "my_telltale.py").write_text(TELLTALE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    more = ("--task", "box20", "--method", "ours:steps=2", "--method", "my_telltale:solve", "--batch", "1")
+    more = ("--task", "box", "--method", "ours:steps=2", "--method", "my_telltale:solve", "--batch", "1")
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     launch += ["--num_machines", "1", "--main_process_port", "0"]
     launch += ["--mixed_precision", "no", "--dynamo_backend", "no", "-m", "linverse"]

@@ -427,7 +427,7 @@ SMALL: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "any-order": lambda patch: patch.setattr(any_order, "QUICK", any_order.Setting(digits=3, steps=32, shown=2)),
     "calibration": lambda patch: patch.setattr(
-        calibration, "QUICK", calibration.Setting(("box20", "gauss:std=0.4"), 3, 19, 0.0, 2)
+        calibration, "QUICK", calibration.Setting(("box", "gauss:std=0.4"), 3, 19, 0.0, 2)
     ),
 }
 EXPECTED = {
@@ -436,7 +436,7 @@ EXPECTED = {
     "mmse": ("dual_psnr_box4_1e-02", "single_psnr_box4_1e+00", "dual_minus_single_mean_box4"),
     "energy-guided": ("clean_error", "guided_error_10", "geometric_error_30", "guided_versus_geometric_p_30"),
     "any-order": ("reading_bits_per_dim", "centre_out_confident_share", "reading_reversed_distance"),
-    "calibration": ("box20_coverage_90", "gauss_coverage_90", "box20_std_over_error", "gauss_std_over_spread"),
+    "calibration": ("box_coverage_90", "gauss_coverage_90", "box_std_over_error", "gauss_std_over_spread"),
 }
 FLAGS = {
     "model": "--model",

@@ -18,13 +18,13 @@ from linverse import cli
 from linverse.analytic import GaussianMixture
 from linverse.baselines import METHODS, EnergyDenoiser
 from linverse.degradations import Box
+from linverse.degradations.tasks import TASKS
 from linverse.experiments.harness.tables import options_text
 from linverse.metrics import METRICS
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.learned import LearnedEnergy
 from linverse.models.unet import UNetConfig
 from linverse.rng import keyed_generator
-from linverse.tasks import TASKS
 from tiny import awaken, tiny_energy
 
 PAGE = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
@@ -112,7 +112,7 @@ def test_the_example_in_python_runs(here: Path, capsys: pytest.CaptureFixture[st
     importlib.import_module("my_evaluation")
     sys.modules.pop("my_evaluation")
     assert "estimate" in capsys.readouterr().out
-    assert (here / "evaluation/grid-sr4.png").exists()
+    assert (here / "evaluation/grid-superres.png").exists()
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_costs_are_those_that_are_counted(row: list[str]) -> None:
     )
     awaken(network, size=0.05)
     model = {"energy": small_energy(), "nothing": None}.get(method.needs, network)
-    task = "gauss" if name == "ours-surrogate" else "box20"
+    task = "gauss" if name == "ours-surrogate" else "box"
     degradation = TASKS[task].build(TASKS[task].defaults((8, 8)))
     given = {"steps": steps} if "steps" in settings(method.solve) else {}
     solution = method.solve(model, degradation, torch.full((1, *SHAPE), 0.5), keyed_generator("cost"), **given)

@@ -18,7 +18,6 @@ from linverse.analytic import DiagonalGaussian
 from linverse.baselines import EnergyDenoiser, daps, diffpir, dps, pigdm, reddiff
 from linverse.baselines.denoisers import Counter
 from linverse.baselines.interface import Solution
-from linverse.baselines.observation import Observation
 from linverse.covariance import FourierCovariance
 from linverse.rng import keyed_generator
 from oracles import Law, matrix_of
@@ -38,7 +37,7 @@ def spread(solution: Solution, law: Law) -> Tensor:
 
 def test_pigdm_guidance_is_the_exact_posterior_mean(problem: Problem) -> None:
     """E[x|x_t, y] of the dense Gaussian, at low, middle and high noise."""
-    seen = Observation.of(problem.degradation, problem.raw)
+    seen = problem.degradation.from_raw(problem.raw)
     x = torch.rand(1, *solvable.SHAPE, generator=keyed_generator("x_t"), dtype=torch.float64)
     operator = matrix_of(problem.degradation.operator, solvable.SHAPE)
     for variance in (1e-4, 0.05, 10.0):
@@ -90,7 +89,7 @@ def test_pigdm_is_stable_where_coarse_structure_dominates() -> None:
     raw = degradation.measure(energy.sample(20, generator).clamp(-0.4, 1.4), generator).raw
     model = EnergyDenoiser(energy, prior)
     adaptive = pigdm.solve(model, degradation, raw, keyed_generator("pigdm"))
-    residual = Observation.of(degradation, raw).residual(adaptive.samples)
+    residual = degradation.from_raw(raw).residual(adaptive.samples)
     assert float(residual.square().mean().sqrt()) < 0.02
     exact = pigdm.solve(model, degradation, raw, keyed_generator("pigdm"), weighting="score")
     assert not float(exact.samples.abs().max()) < 10  # NaN is as bad
@@ -127,11 +126,11 @@ def test_daps_as_published_is_reasonable_and_too_wide(problem: Problem) -> None:
 def test_langevin_draws_have_the_mean_and_the_known_excess_of_variance(problem: Problem) -> None:
     """Unadjusted steps of size η give the right mean, and 1/(1 − ηp/2) times the variance 1/p."""
     variance, eta = 0.02, 0.004
-    seen = Observation.of(problem.degradation, problem.many(CHAINS))
+    seen = problem.degradation.from_raw(problem.many(CHAINS))
     centre = problem.energy.mean.expand(CHAINS, -1, -1, -1)
     drawn = daps.consistent(seen, centre, variance, 300, eta, keyed_generator("langevin"))
-    basis = seen.measurement.template
-    width = seen.spread(variance) / (1 - 0.5 * eta / seen.spread(variance))
+    basis = seen.template
+    width = seen.proximal_variance(variance) / (1 - 0.5 * eta / seen.proximal_variance(variance))
     white = basis.analysis(drawn - seen.proximal(centre, variance)) / width.sqrt()
     assert worst(white.flatten(1)) < 1
 
@@ -139,8 +138,8 @@ def test_langevin_draws_have_the_mean_and_the_known_excess_of_variance(problem: 
 def test_langevin_steps_end_when_what_was_measured_has_relaxed() -> None:
     """By default measured pixels lose all but e⁻⁴ of their misfit, and hidden ones, which have nowhere to go, gather √8 σ of noise."""
     problem = solvable.problem("mask")
-    seen = Observation.of(problem.degradation, problem.many(CHAINS))
-    centre = seen.new_images() + 3.0
+    seen = problem.degradation.from_raw(problem.many(CHAINS))
+    centre = torch.full_like(seen.coefficients, 3.0)
     drawn = daps.consistent(seen, centre, 1e6, 100, None, keyed_generator("langevin"))
     measured = seen.gain.expand_as(centre)[0] > 0.5
     goal = seen.proximal(centre, 1e6).mean(0)
@@ -166,7 +165,7 @@ def test_dps_fits_the_noise(problem: Problem) -> None:
     ratios = spread(solution, problem.law)
     assert float(ratios[0]) < 0.05
     assert 0.7 < float(ratios[-1]) < 1.1
-    residual = Observation.of(problem.degradation, problem.many(CHAINS // 2)).residual(solution.samples)
+    residual = problem.degradation.from_raw(problem.many(CHAINS // 2)).residual(solution.samples)
     assert float(residual.square().mean().sqrt()) < 0.5 * SIGMA
     assert (solution.evaluations, solution.gradients) == (101, 201)
 
@@ -177,7 +176,7 @@ def test_dps_without_a_cap_jumps_about_the_data() -> None:
         dps.solve(problem.model, problem.degradation, problem.many(200), keyed_generator("dps"), cap=cap)
         for cap in (float("inf"), 2.0)
     )
-    seen = Observation.of(problem.degradation, problem.many(200))
+    seen = problem.degradation.from_raw(problem.many(200))
     jumps = [float(seen.residual(s.samples).square().mean().sqrt()) for s in (free, capped)]
     assert jumps[0] > 10 * jumps[1]
 

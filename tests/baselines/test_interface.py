@@ -14,7 +14,6 @@ from torch import Tensor
 from linverse import degradations as dg
 from linverse.baselines import METHODS, EnergyDenoiser, NotApplicable, ours, palette, trivial
 from linverse.baselines.interface import ConditionalDenoiser
-from linverse.baselines.observation import Observation
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.posterior import Posterior
 from linverse.rng import keyed_generator
@@ -68,7 +67,7 @@ def test_every_sampler_meets_the_data_and_repeats_itself(name: str, task: str) -
     assert not first.samples.requires_grad
     assert torch.equal(first.samples, second.samples)
     assert not torch.equal(first.samples, other.samples)
-    residual = Observation.of(degradation, raw).residual(first.samples)
+    residual = degradation.from_raw(raw).residual(first.samples)
     assert float(residual.square().mean().sqrt()) < 2 * SIGMA
     prior_error = (truth - truth.mean(0)).square().mean()
     assert float((first.samples - truth).square().mean()) < 2 * float(prior_error)  # that of another draw of the prior
@@ -123,12 +122,12 @@ def test_palette_sees_what_training_showed_it(kind: str, degradation: dg.Degrada
     shown = draw_condition(x, kind, keyed_generator("noise"))
     raw = degradation.measure(x, keyed_generator("noise")).raw
     assert shown is not None
-    torch.testing.assert_close(palette.condition_for(Observation.of(degradation, raw)), shown, rtol=0, atol=0)
+    torch.testing.assert_close(palette.condition_for(degradation, degradation.from_raw(raw)), shown, rtol=0, atol=0)
 
 
 def test_palette_enlarges_small_data() -> None:
     raw = torch.rand(1, 1, 2, 2, generator=keyed_generator("small"), dtype=torch.float64)
-    seen = palette.condition_for(Observation.of(dg.SuperResolution(2), raw))
+    seen = palette.condition_for(dg.SuperResolution(2), dg.SuperResolution(2).from_raw(raw))
     torch.testing.assert_close(seen, raw.repeat_interleave(2, 2).repeat_interleave(2, 3))
 
 

@@ -6,9 +6,9 @@ from problems import DIM, SHAPE, discrepancy, prior
 from torch import Tensor
 
 from linverse.covariance import VarianceRange
+from linverse.degradations.operators import operator_gain
 from linverse.rng import keyed_generator
 from linverse.sampling import sample_operator
-from linverse.sampling.annealed import operator_gain
 from linverse.sampling.diagnostics import r_hat
 from oracles import Law
 

@@ -12,7 +12,6 @@ from typing import Literal
 from linverse.baselines import daps, diffpir, dps, ours, palette, pigdm, reddiff, trivial
 from linverse.baselines.denoisers import Counter, EnergyDenoiser
 from linverse.baselines.interface import ConditionalDenoiser, IsotropicDenoiser, NotApplicable, Solution, Solver
-from linverse.baselines.observation import Observation
 
 Needs = Literal["energy", "score", "palette", "nothing"]
 
@@ -48,7 +47,6 @@ __all__ = [
     "Method",
     "Needs",
     "NotApplicable",
-    "Observation",
     "Solution",
     "Solver",
 ]

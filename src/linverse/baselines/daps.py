@@ -25,9 +25,9 @@ from torch import Tensor
 
 from linverse.baselines.denoisers import Counter
 from linverse.baselines.interface import IsotropicDenoiser, Solution
-from linverse.baselines.observation import Observation
 from linverse.baselines.schedule import SIGMA_MAX, geometric_levels, start
 from linverse.degradations import Degradation
+from linverse.measurement import Measurement
 from linverse.rng import normal_like
 
 RELAXATIONS = 4.0  # e⁻⁴: 2 % of x̂'s misfit is left
@@ -51,9 +51,9 @@ def solve(
     """One sample a row; `steps`·`ode_steps` evaluations (the paper: 250·5 for inpainting, 200·5 for deblurring)."""
     if ode_steps < 1 or langevin_steps < 0:
         raise ValueError(f"ode_steps ≥ 1 and langevin_steps ≥ 0 are needed; got {ode_steps} and {langevin_steps}")
-    seen, network = Observation.of(degradation, y_raw), Counter(model)
+    seen, network = degradation.from_raw(y_raw), Counter(model)
     levels = geometric_levels(model.range, steps, sigma_max, sigma_min)
-    x = start(model, seen.new_images(), levels[0], generator)
+    x = start(model, seen.coefficients, levels[0], generator)
     clean = x
     for now, after in pairwise(levels):
         denoised = flow(network, x, now, ode_steps)
@@ -75,7 +75,7 @@ def flow(network: Counter, x: Tensor, variance: float, steps: int) -> Tensor:
 
 
 def consistent(
-    seen: Observation,
+    seen: Measurement,
     centre: Tensor,
     variance: float,
     steps: int,
@@ -85,15 +85,17 @@ def consistent(
     """x⁰ ~ N(x; centre, `variance`·I)·N(y; Hx, ν), about so by Langevin steps or exactly (no steps)."""
     if steps == 0:
         noise = normal_like(centre, generator)
-        return seen.proximal(centre, variance) + seen.colour(noise, variance)
+        return seen.proximal(centre, variance) + seen.template.synthesis(
+            noise * seen.proximal_variance(variance).sqrt()
+        )
     if eta is None:
         precision = float((seen.gain.square() / seen.noise).max()) + 1 / variance
         eta = min(0.5, RELAXATIONS / steps) / precision
     # in the measurement's basis a step is a product: no transform of the image in the loop
-    basis, weight = seen.measurement.template, seen.gain / seen.noise
+    basis, weight = seen.template, seen.gain / seen.noise
     u = basis.analysis(centre)
     decay = eta * (weight * seen.gain + 1 / variance)
-    pulled = eta * (weight * seen.measurement.coefficients + u / variance)
+    pulled = eta * (weight * seen.coefficients + u / variance)
     z = u
     for _ in range(steps):
         z = z - decay * z + pulled + math.sqrt(2 * eta) * normal_like(z, generator)

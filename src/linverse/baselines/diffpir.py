@@ -17,7 +17,6 @@ from torch import Tensor
 
 from linverse.baselines.denoisers import Counter
 from linverse.baselines.interface import IsotropicDenoiser, Solution
-from linverse.baselines.observation import Observation
 from linverse.baselines.schedule import SIGMA_MAX, geometric_levels, start
 from linverse.degradations import Degradation
 from linverse.rng import normal_like
@@ -37,9 +36,9 @@ def solve(
     """One restoration a row; `steps` + 1 evaluations."""
     if not 0 <= renoise <= 1:
         raise ValueError(f"renoise is the share of fresh noise, between 0 and 1; got {renoise}")
-    seen, network = Observation.of(degradation, y_raw), Counter(model)
+    seen, network = degradation.from_raw(y_raw), Counter(model)
     levels = geometric_levels(model.range, steps, sigma_max)
-    x = start(model, seen.new_images(), levels[0], generator)
+    x = start(model, seen.coefficients, levels[0], generator)
     for now, after in pairwise(levels):
         clean = seen.proximal(network.mean(x, now), now / weight)
         direction = (x - clean) / math.sqrt(now)

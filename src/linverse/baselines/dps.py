@@ -21,7 +21,6 @@ from torch import Tensor
 
 from linverse.baselines.denoisers import Counter
 from linverse.baselines.interface import IsotropicDenoiser, Solution
-from linverse.baselines.observation import Observation
 from linverse.baselines.schedule import SIGMA_MAX, ancestral, geometric_levels, start
 from linverse.degradations import Degradation
 
@@ -38,9 +37,9 @@ def solve(
     sigma_max: float = SIGMA_MAX,
 ) -> Solution:
     """One sample a row; `steps` + 1 evaluations and `steps` gradients through the network."""
-    seen, network = Observation.of(degradation, y_raw), Counter(model)
+    seen, network = degradation.from_raw(y_raw), Counter(model)
     levels = geometric_levels(model.range, steps, sigma_max)
-    x = start(model, seen.new_images(), levels[0], generator)
+    x = start(model, seen.coefficients, levels[0], generator)
     for now, after in pairwise(levels):
         mean, pull = network.mean_and_pull(x, now)
         residual = seen.residual(mean)

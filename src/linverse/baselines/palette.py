@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from linverse.baselines.interface import ConditionalDenoiser, NotApplicable, Solution
-from linverse.baselines.observation import Observation
 from linverse.baselines.schedule import SIGMA_MAX, geometric_levels, start, walk
 from linverse.degradations import Degradation, Masking
+from linverse.measurement import Measurement
 
 
 @runtime_checkable
@@ -27,13 +27,13 @@ class ConditionChannels(Protocol):
     condition_channels: int
 
 
-def condition_for(seen: Observation) -> Tensor:
+def condition_for(degradation: Degradation, seen: Measurement) -> Tensor:
     """What a conditional network sees of a measurement, [B, channels, H, W]."""
-    _, _, height, width = seen.shape
-    if isinstance(seen.degradation, Masking):
-        mask = seen.degradation.mask_for((height, width)).to(seen.raw)
+    size = (seen.shape[2], seen.shape[3])
+    if isinstance(degradation, Masking):
+        mask = degradation.mask_for(size).to(seen.raw)
         return torch.cat([seen.raw, mask.expand(len(seen.raw), -1, -1, -1)], dim=1)
-    return seen.raw if tuple(seen.raw.shape[2:]) == (height, width) else seen.pseudo_inverse()
+    return seen.raw if tuple(seen.raw.shape[2:]) == size else seen.pseudo_inverse()
 
 
 def solve(
@@ -47,12 +47,12 @@ def solve(
 ) -> Solution:
     """One sample a row; `steps` + 1 evaluations."""
     begun = time.perf_counter()
-    seen = Observation.of(degradation, y_raw)
-    condition = condition_for(seen)
+    seen = degradation.from_raw(y_raw)
+    condition = condition_for(degradation, seen)
     _check_channels(model, condition)
     levels = geometric_levels(model.range, steps, sigma_max)
     with torch.no_grad():
-        x = start(model, seen.new_images(), levels[0], generator)
+        x = start(model, seen.coefficients, levels[0], generator)
         samples = walk(lambda x, now: model(x, now, condition), x, levels, generator)
     return Solution(samples, len(levels), 0, time.perf_counter() - begun)
 

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from linverse.baselines.denoisers import Counter, moments
 from linverse.baselines.interface import IsotropicDenoiser, Solution
-from linverse.baselines.observation import Observation
 from linverse.baselines.schedule import SIGMA_MAX, geometric_levels, start, walk
 from linverse.degradations import Degradation
+from linverse.measurement import Measurement
 
 Weighting = Literal["adaptive", "score"]
 
@@ -39,20 +39,20 @@ def solve(
     """One sample a row; `steps` + 1 evaluations and as many gradients through the network."""
     if weighting not in ("adaptive", "score"):
         raise ValueError(f'weighting is {weighting!r}; it can be "adaptive" or "score"')
-    seen, network = Observation.of(degradation, y_raw), Counter(model)
+    seen, network = degradation.from_raw(y_raw), Counter(model)
     if prior_variance is None:
         known = moments(model)
         prior_variance = known[1] if known is not None else 1.0
     levels = geometric_levels(model.range, steps, sigma_max)
-    x = start(model, seen.new_images(), levels[0], generator)
+    x = start(model, seen.coefficients, levels[0], generator)
     samples = walk(lambda x, now: guided_mean(network, seen, x, now, prior_variance, weighting), x, levels, generator)
     return network.solution(samples)
 
 
 def guided_mean(
-    network: Counter, seen: Observation, x: Tensor, variance: float, prior_variance: float, weighting: Weighting
+    network: Counter, seen: Measurement, x: Tensor, variance: float, prior_variance: float, weighting: Weighting
 ) -> Tensor:
     """x̂ pulled to the data, under N(x̂, r_t²I)."""
     mean, pull = network.mean_and_pull(x, variance)
     left = variance * prior_variance / (variance + prior_variance)
-    return mean + (left if weighting == "adaptive" else variance) * pull(seen.pull(mean, left))
+    return mean + (left if weighting == "adaptive" else variance) * pull(seen.guidance(mean, left))

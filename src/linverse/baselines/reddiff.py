@@ -19,7 +19,6 @@ from torch import Tensor
 
 from linverse.baselines.denoisers import Counter
 from linverse.baselines.interface import IsotropicDenoiser, Solution
-from linverse.baselines.observation import Observation
 from linverse.baselines.schedule import SIGMA_MAX, geometric_levels
 from linverse.degradations import Degradation
 from linverse.rng import normal_like
@@ -39,7 +38,7 @@ def solve(
     sigma_max: float = SIGMA_MAX,
 ) -> Solution:
     """One restoration a row, from the pseudo-inverse; `steps` evaluations."""
-    seen, network = Observation.of(degradation, y_raw), Counter(model)
+    seen, network = degradation.from_raw(y_raw), Counter(model)
     centre = seen.pseudo_inverse(START_CUTOFF).requires_grad_()
     optimiser = torch.optim.Adam([centre], lr=rate, betas=(0.9, 0.99))
     for variance in geometric_levels(model.range, steps, sigma_max)[1:]:

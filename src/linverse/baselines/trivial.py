@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from linverse.baselines.interface import Solution
-from linverse.baselines.observation import Observation
 from linverse.degradations import Degradation
 from linverse.energy import Energy
 from linverse.posterior import Posterior
@@ -28,7 +27,7 @@ def pseudo_inverse(
 ) -> Solution:
     """H⁺y; no model. Gains below `cutoff` times the largest are not inverted."""
     begun = time.perf_counter()
-    samples = Observation.of(degradation, y_raw).pseudo_inverse(cutoff)
+    samples = degradation.from_raw(y_raw).pseudo_inverse(cutoff)
     return Solution(samples, 0, 0, time.perf_counter() - begun)
 
 

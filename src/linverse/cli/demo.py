@@ -165,9 +165,9 @@ def trained_stage(name: str, energy: Energy, pictures: str) -> Stage:
             f"the demo's pictures are {wanted}; the model {name} takes {given} (`linverse restore` takes your own)"
         )
     settings = (
-        Setting("20×20 pixels missing", "box20", 0),
+        Setting("20×20 pixels missing", "box", 0),
         Setting("Gaussian blur, std 1.5", "gauss:std=1.5,sigma=0.02", 5),
-        Setting("×4 super-resolution", "sr4:sigma=0.01", 1),
+        Setting("×4 super-resolution", "superres:sigma=0.01", 1),
     )
     x = examples.batch(torch.arange(len(examples)))
     return Stage(Path(name).name, energy, x, settings, (3, 0.15), (4, 1.2, 0.02), patch=7)
@@ -181,9 +181,9 @@ def exact_stage() -> Stage:
     from linverse.data.digits import load_digits
 
     settings = (
-        Setting("5×5 pixels missing", "box20:side=5,sigma=0.05", 3),
+        Setting("5×5 pixels missing", "box:side=5,sigma=0.05", 3),
         Setting("Gaussian blur, std 0.7", "gauss:std=0.7,sigma=0.05", 1),
-        Setting("×2 super-resolution", "sr4:factor=2,sigma=0.05", 2),
+        Setting("×2 super-resolution", "superres:factor=2,sigma=0.05", 2),
     )
     x = load_digits("test").batch(torch.arange(8))
     return Stage("exact mixture of 8×8 digits", digit_mixture(), x, settings, (4, 0.2), (5, 0.8, 0.05), patch=2)
@@ -203,8 +203,8 @@ def ask_everything(stage: Stage, drawing: Stage, options: Options, watch: Progre
 def restored(stage: Stage, setting: Setting, options: Options, watch: Progress) -> Restoration:
     """One picture degraded and restored."""
     from linverse.cli.restoration import add_samples, one_shot
+    from linverse.degradations.tasks import parse_task
     from linverse.rng import keyed_generator
-    from linverse.tasks import parse_task
 
     x = stage.pictures[setting.picture]
     degradation = parse_task(setting.task, stage.energy.shape[1:])

@@ -1,4 +1,4 @@
-"""`linverse evaluate --model M --task box20 --method ours --method dps …`: compare solvers on the same measurements.
+"""`linverse evaluate --model M --task box --method ours --method dps …`: compare solvers on the same measurements.
 
 The same command resumes. `accelerate launch -m linverse evaluate …` deals the work out to several processes or devices.
 """
@@ -37,12 +37,12 @@ from linverse.hub import bundled, find_model, load_denoiser
 from linverse.models.denoiser import Denoiser
 from linverse.models.saving import CARD, ModelFileError
 
-DEFAULT_TASKS = ("box20", "gauss", "sr4")
+DEFAULT_TASKS = ("box", "gauss", "superres")
 DEFAULT_METHODS = {
     "energy": ("pseudo-inverse", "posterior-mean", "ours"),
     "score": ("dps", "pigdm", "red-diff", "daps", "diffpir"),
 }
-BUNDLED_PALETTES = {"box20": "palette-inpainting", "gauss": "palette-deblurring"}
+BUNDLED_PALETTES = {"box": "palette-inpainting", "gauss": "palette-deblurring"}
 PATIENCE = datetime.timedelta(days=30)  # for the slowest process: gloo's own 30 minutes would end a long evaluation
 HELP = """Compare solvers on identical measurements and seeds. Writes table.md, table.csv, grid-TASK.png, audit-TASK.png,
 results.json (every image) and timings.json into --out.
@@ -52,7 +52,7 @@ Rerun the same command to go on where it stopped; add tasks and methods at will.
 examples:
   linverse evaluate --list
   linverse evaluate --model fashion-mnist --images 16
-  linverse evaluate --model fashion-mnist --task box20 --task gauss:std=1.2 --method ours --method dps:steps=50
+  linverse evaluate --model fashion-mnist --task box --task gauss:std=1.2 --method ours --method dps:steps=50
   linverse evaluate --model fashion-mnist --method ours --method my_file:my_solver
   accelerate launch -m linverse evaluate …         several processes or devices
 
@@ -81,7 +81,7 @@ class Options:
     ] = ()
     """a conditional denoiser for Palette"""
     task: Annotated[
-        tuple[str, ...], tyro.conf.UseAppendAction, _several("NAME[:OPTION=VALUE,…]", "box20, gauss, sr4")
+        tuple[str, ...], tyro.conf.UseAppendAction, _several("NAME[:OPTION=VALUE,…]", "box, gauss, superres")
     ] = ()
     """a degradation; --list names them"""
     method: Annotated[

@@ -14,6 +14,7 @@ from rich.table import Column, Table
 
 from linverse.baselines import METHODS
 from linverse.cli.show import note
+from linverse.degradations.tasks import TASKS
 from linverse.experiments.harness import Clock, Plan
 from linverse.experiments.harness.audit import POSTERIOR, PRIOR
 from linverse.experiments.harness.contenders import TRUTH, default_settings, named_entry_points
@@ -21,7 +22,6 @@ from linverse.experiments.harness.networks import AS_DENOISER
 from linverse.experiments.harness.plan import FEATURES
 from linverse.experiments.harness.tables import best_methods, metric_names, options_text
 from linverse.metrics import METRICS, available_metrics
-from linverse.tasks import TASKS
 
 LINE_EVERY = 30.0  # seconds, where there is no terminal
 LEGEND = """

@@ -27,12 +27,12 @@ HELP = """Restore a degraded picture: the posterior mean, how sure it is, and sa
 The picture is the measurement itself, unless --simulate says that it is clean and shall be degraded first.
 
 examples:
-  linverse restore shoe.png --task box20 --simulate        hide a square of a clean picture, then restore it
+  linverse restore shoe.png --task box --simulate        hide a square of a clean picture, then restore it
   linverse restore blurred.png --task gauss:std=1.5        undo a known blur; its noise is sigma=0.01 unless you say
   linverse restore torn.png --mask mask.png                white = measured, black = missing (or use the alpha channel)
-  linverse restore small.png --task sr4                    a 7×7 picture becomes a 28×28 one
+  linverse restore small.png --task superres                    a 7×7 picture becomes a 28×28 one
 
-tasks: denoise, box20, half, vhalf, random70, gauss, motion, sr4; options follow a colon: gauss:std=1,sigma=0.02
+tasks: denoise, box, half, right-half, random-pixels, gauss, motion, defocus, superres, demosaic; options follow a colon: gauss:std=1,sigma=0.02
 """
 
 
@@ -130,15 +130,12 @@ def degradation_of(options: Options, size: tuple[int, int]) -> Degradation:
     """The degradation that --task or --mask names."""
     from linverse.cli.files import read_mask_file
     from linverse.degradations import Inpainting
-    from linverse.tasks import parse_task
+    from linverse.degradations.tasks import parse_task
 
     if options.mask is not None:
         return Inpainting(read_mask_file(options.mask, size), 1e-3 if options.sigma is None else options.sigma)
     assert options.task is not None
-    text = options.task
-    if options.sigma is not None:
-        text += f"{',' if ':' in text else ':'}sigma={options.sigma}"
-    return parse_task(text, size)
+    return parse_task(options.task, size, sigma=options.sigma)
 
 
 def measure(

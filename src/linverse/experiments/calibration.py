@@ -22,6 +22,7 @@ from torch import Tensor
 
 from linverse.covariance import Covariance
 from linverse.degradations import Degradation, Masking
+from linverse.degradations.tasks import parse_task
 from linverse.energy import Energy, Evaluation
 from linverse.experiments.calibration_figure import Calibration, draw_figure
 from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
@@ -30,7 +31,6 @@ from linverse.experiments.pieces import Pieces
 from linverse.metrics import CoverageCurve, coverage_curve, gaussian_interval
 from linverse.posterior import Posterior
 from linverse.rng import keyed_generator, normal_like
-from linverse.tasks import parse_task
 
 PAPER: dict[str, Any] = {
     "source": "no figure of the paper: it shows no uncertainties",
@@ -56,7 +56,7 @@ class Options:
 class Setting:
     """Images, samples in each half (19: the interval of level 1 − 2k/20 is exact), and which pixels count."""
 
-    tasks: tuple[str, ...] = ("box20", "gauss")
+    tasks: tuple[str, ...] = ("box", "gauss")
     images: int = 64
     half: int = 19
     least_std: float = 0.02

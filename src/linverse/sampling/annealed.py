@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import SpatialCovariance
+from linverse.degradations.operators import Linear, operator_gain
 from linverse.energy import Energy, check_pair
-from linverse.rng import keyed_generator, normal_like
+from linverse.rng import normal_like
 from linverse.sampling.langevin import MALA, Info, State, start, warm_up
 from linverse.sampling.points import Eye
 from linverse.sampling.predictors import Ancestral
-from linverse.sampling.targets import Linear, OperatorTarget
+from linverse.sampling.targets import OperatorTarget
 from linverse.units import variance_from_sigma
 
 FIRST_LEVEL = 100.0  # λ_0 of the ladder: images in [0, 1] are lost in it
@@ -87,25 +88,6 @@ def sample_operator(
         kept, infos = _collect(state, kernel, stages[-1], draws, thin, generator)
     info = Info(*(torch.stack([getattr(i, name) for i in infos]) for name in vars(infos[0])))
     return AnnealedResult(kept[-1], torch.stack(kept), info, float(torch.as_tensor(kernel.step_size)), eye.evaluations)
-
-
-def operator_gain(operator: Linear, adjoint: Linear, like: Tensor, iterations: int = 50) -> float:
-    """‖HᵀH‖ by power iteration, with a little above it for safety; refuses an adjoint that is not one."""
-    generator = keyed_generator("operator")
-    x = normal_like(like, generator)
-    seen = operator(x)
-    probe = normal_like(seen, generator)
-    forth, back = float((seen * probe).double().sum()), float((x * adjoint(probe)).double().sum())
-    scale = float(seen.double().norm() * probe.double().norm())
-    if not abs(forth - back) <= 1e-3 * scale:
-        raise ValueError(f"the adjoint is not the operator's: ⟨Hx, v⟩ = {forth:.6g} but ⟨x, Hᵀv⟩ = {back:.6g}")
-    norm = torch.zeros(())
-    for _ in range(iterations):
-        x = adjoint(operator(x / x.norm()))
-        norm = x.norm()
-        if float(norm) == 0:
-            raise ValueError("the operator maps images to 0: nothing was measured")
-    return 1.05 * float(norm)
 
 
 def _check_noise(variance: float, floor: float, gain: float) -> None:

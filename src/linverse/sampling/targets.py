@@ -14,7 +14,6 @@ A temperature T makes it π^{1/T}, prior and likelihood alike: M ← T·M leaves
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,9 +21,8 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
+from linverse.degradations.operators import Linear
 from linverse.sampling.points import Look, Point
-
-Linear = Callable[[Tensor], Tensor]
 
 
 class Target(Protocol):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import VarianceRange
-from linverse.degradations import Blur, Box, GaussianBlur, Masking
+from linverse.degradations import Box, Convolution, GaussianBlur, Masking
 from linverse.rng import keyed_generator
 from linverse.training.config import TrainConfig
 from linverse.training.losses import Part
@@ -82,7 +82,7 @@ def draw_condition(x: Tensor, kind: str, generator: torch.Generator) -> Tensor |
     if kind == "none":
         return None
     side = min(x.shape[2:])
-    operator: Masking | Blur = (
+    operator: Masking | Convolution = (
         Box(max(1, round(20 / 28 * side)), sigma=1e-3) if kind == "inpainting" else GaussianBlur(0.8, sigma=1e-2)
     )
     raw = operator.measure(x, generator).raw

@@ -12,10 +12,10 @@ from torch import nn
 
 from linverse.baselines import EnergyDenoiser
 from linverse.degradations import Degradation, Masking
+from linverse.degradations.tasks import TASKS
 from linverse.energy import Energy
 from linverse.experiments.framework import hash_weights
 from linverse.experiments.harness.contenders import Contender
-from linverse.tasks import TASKS
 
 AS_DENOISER = "energy as denoiser"
 
@@ -83,7 +83,7 @@ class Models:
 
 MISSING_PALETTE = (
     "it needs a conditional network that was trained for {task}: --palette-model {label}=FOLDER "
-    "(`linverse train fashion-mnist-palette-inpainting` trains one for box20, fashion-mnist-palette-deblurring one for gauss)"
+    "(`linverse train fashion-mnist-palette-inpainting` trains one for box, fashion-mnist-palette-deblurring one for gauss)"
 )
 MISFIT_PALETTE = (
     "none of the conditional networks fits {task}, which shows {shown} channels (pixels, and the mask where there is one): "

@@ -20,12 +20,12 @@ from torch import Tensor
 
 from linverse.baselines import EnergyDenoiser
 from linverse.degradations import Degradation
+from linverse.degradations.tasks import Options, parse_task, task_options
 from linverse.energy import Energy
 from linverse.experiments.harness.contenders import TRUTH, Contender
 from linverse.experiments.harness.networks import Choice, Models, identity
 from linverse.metrics import METRICS, available_metrics
 from linverse.rng import keyed_generator, normal_like
-from linverse.tasks import Options, parse_task, task_options
 
 STANDARD_METRICS = ("PSNR", "SSIM", "LPIPS-Alex", "DISTS")
 FEATURES = ("auto", "vgg16", "alexnet", "pixels")
@@ -74,7 +74,7 @@ class Task:
             torch.zeros(1, *energy.shape)
         )  # a box or a kernel that does not fit the images says so now
         sigma = max(degradation.sigma, (FLOOR_FACTOR * energy.range.minimum) ** 0.5)
-        audited = parse_task(f"{label}{',' if ':' in label else ':'}sigma={sigma!r}", size)
+        audited = parse_task(label, size, sigma=sigma)
         return Task(label, degradation, audited, options)
 
     def digest(self, shape: tuple[int, int, int]) -> str:
