@@ -20,7 +20,7 @@ from rich.console import Console
 from torch import Tensor
 
 import linverse
-import linverse.hub
+import linverse.store.hub
 from linverse import cli
 from linverse.analytic import DenseGaussian, DiagonalGaussian
 from linverse.blind import UnknownGaussianBlur, UnknownLineBlur, UnknownNoise, UnknownNoiseBox, estimate
@@ -520,7 +520,7 @@ def test_simulations_are_those_of_the_degradations() -> None:
 
 def test_blind_finds_the_noise_of_a_file(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     energy = digit_mixture()
-    monkeypatch.setattr(linverse.hub, "load", lambda name: energy)
+    monkeypatch.setattr(linverse.store.hub, "load", lambda name, device="cpu": energy)
     noisy = Denoising(0.15).measure(digit(3), keyed_generator(7)).raw
     np.save(inside / "noisy.npy", noisy[0].numpy())
     run("blind", "noisy.npy", "--family", "noise")
@@ -541,7 +541,7 @@ def test_blind_finds_the_noise_of_a_file(inside: Path, monkeypatch: pytest.Monke
 def test_blind_warns_of_cut_noise_and_short_grids(
     inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(linverse.hub, "load", lambda name: digit_mixture())
+    monkeypatch.setattr(linverse.store.hub, "load", lambda name, device="cpu": digit_mixture())
     run("blind", "digit.png", "--family", "noise", "--grid", 1, 2, 5)
     said = capsys.readouterr().out
     assert "black or white" in said
@@ -574,7 +574,7 @@ def test_images_grow_patch_by_patch() -> None:
 def test_demo_needs_no_trained_model(
     inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(linverse.hub, "bundled", lambda: [])
+    monkeypatch.setattr(linverse.store.hub, "bundled", lambda: [])
     monkeypatch.setattr(demo, "ORDERS", ("centre-out",))
     run("demo", "--samples", 4, "--steps", 5, "--no-show")
     said = capsys.readouterr().out

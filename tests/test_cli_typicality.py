@@ -14,7 +14,7 @@ from PIL import Image
 from rich.console import Console
 from torch import Tensor
 
-import linverse.hub
+import linverse.store.hub
 from linverse import cli
 from linverse.analytic import GaussianMixture
 from linverse.cli import restore, score
@@ -24,10 +24,11 @@ from linverse.cli.restoration import judge, one_shot
 from linverse.data.digits import load_digits
 from linverse.degradations import Box, Denoising
 from linverse.degradations.tasks import parse_task
+from linverse.files.saving import REFERENCE
 from linverse.models.learned import LearnedEnergy
-from linverse.models.reference import References
 from linverse.rng import keyed_generator
-from linverse.typicality import compare, measurement_typicality, noisy_energies
+from linverse.store.references import References
+from linverse.typicality import compare, measurement_typicality, noisy_energies, reference_images
 from tiny import tiny_energy
 
 SHAPE = (1, 8, 8)
@@ -40,9 +41,8 @@ class Digits(GaussianMixture):
         plain = digit_mixture()
         super().__init__(plain.log_weights.exp(), plain.means, plain.covariances, plain.shape, plain.range)
 
-    def reference_images(self) -> Tensor:
         digits = load_digits("test")
-        return digits.batch(torch.arange(20, len(digits)))
+        self.attachments = {REFERENCE: References(digits.images[20:], digits.white).encode()}
 
 
 def digit(number: int = 0) -> Tensor:
@@ -81,7 +81,9 @@ def model(tmp_path: Path) -> Path:
     """A learned energy of a few hundred weights, with references."""
     energy = tiny_energy(SHAPE, bases=("spatial", "fourier", "block-dct-4")).float()
     digits = load_digits("test")
-    energy.references = References.last_of(len(digits), digits.batch, 40, digits.white)
+    references = References.last_of(len(digits), digits.batch, 40, digits.white)
+    assert references is not None
+    energy.attach(REFERENCE, references.encode())
     energy.save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 
@@ -133,7 +135,7 @@ def test_restore_prints_and_records_the_verdict(inside: Path, model: Path, capsy
     said, found = capsys.readouterr().out, record("digit-restored")["typicality"]
     raw = torch.from_numpy(np.load(inside / "digit-restored/measurement.npy"))[None]
     energy = LearnedEnergy.from_pretrained(model)
-    reference = energy.reference_images()
+    reference = reference_images(energy)
     assert reference is not None
     measurement = parse_task("box", (8, 8)).from_raw(raw)
     direct = measurement_typicality(energy, measurement, reference, keyed_generator("typicality"))
@@ -150,7 +152,7 @@ def test_scores_tell_the_typical_from_the_foreign(
     inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     energy = Digits()
-    monkeypatch.setattr(linverse.hub, "load", lambda name: energy)
+    monkeypatch.setattr(linverse.store.hub, "load", lambda name, device="cpu": energy)
     run("score", "digit.png", "chess.png")
     said = capsys.readouterr().out
     rows = {row["image"]: row for row in csv.DictReader((inside / "scores/scores.csv").open())}
@@ -159,8 +161,10 @@ def test_scores_tell_the_typical_from_the_foreign(
     assert "unlike what the model knows" in said
     assert "typical of what the model knows (p = " in said
     found = record("scores")
-    assert found["reference_images"] == len(energy.reference_images()) == 277
-    expected = noisy_energies(energy, score.floor(energy), energy.reference_images(), keyed_generator(0, "reference"))
+    reference = reference_images(energy)
+    assert reference is not None
+    assert found["reference_images"] == len(reference) == 277
+    expected = noisy_energies(energy, score.floor(energy), reference, keyed_generator(0, "reference"))
     for row in found["scores"]:
         # the same noise for all pictures, and the numbers of the library
         x = read_image(inside / row["image"], SHAPE, Console(quiet=True))
@@ -171,7 +175,7 @@ def test_scores_tell_the_typical_from_the_foreign(
 
 
 def test_scores_without_references_are_as_before(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linverse.hub, "load", lambda name: digit_mixture())
+    monkeypatch.setattr(linverse.store.hub, "load", lambda name, device="cpu": digit_mixture())
     run("score", "digit.png")
     found = record("scores")
     assert found["reference_images"] == 0
@@ -184,7 +188,7 @@ def test_scores_without_references_are_as_before(inside: Path, monkeypatch: pyte
 def test_blind_judges_the_picture_under_what_it_found(
     inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(linverse.hub, "load", lambda name: Digits())
+    monkeypatch.setattr(linverse.store.hub, "load", lambda name, device="cpu": Digits())
     noisy = Denoising(0.15).measure(digit(3), keyed_generator(7)).raw
     np.save(inside / "noisy.npy", noisy[0].numpy())
     run("blind", "noisy.npy", "--family", "noise")

@@ -18,7 +18,7 @@ from torch import Tensor
 import linverse
 from linverse.cli import main
 from linverse.energy import autograd_evaluate
-from linverse.experiments import EXPERIMENTS, ExperimentResult, digits, figures, framework, gsm, run_experiment, silent
+from linverse.experiments import EXPERIMENTS, ExperimentResult, digits, figures, framework, gsm, run_experiment
 from linverse.experiments.gsm import LearnedMixture, covariance, normalising_constant, radial_score, true_energy
 from linverse.experiments.gsm_training import (
     HalfStatistics,
@@ -30,7 +30,9 @@ from linverse.experiments.gsm_training import (
     score_losses,
     train,
 )
+from linverse.files.saving import hash_weights
 from linverse.models.scores import Scores
+from linverse.progress import silent
 from linverse.rng import keyed_generator
 from linverse.training.losses import score_errors
 
@@ -174,11 +176,11 @@ def test_radial_score_is_the_derivative_along_the_radius() -> None:
 
 def test_training_is_reproducible_and_starts_alike() -> None:
     config = dataclasses.replace(SMALL, steps=5)
-    hashes = {name: framework.hash_weights(train(config, name, silent)) for name in ("dual", "single")}
-    assert framework.hash_weights(train(config, "dual", silent)) == hashes["dual"]
+    hashes = {name: hash_weights(train(config, name, silent)) for name in ("dual", "single")}
+    assert hash_weights(train(config, "dual", silent)) == hashes["dual"]
     assert hashes["dual"] != hashes["single"]
     other = dataclasses.replace(config, seed=1)
-    assert framework.hash_weights(build_network(other)) != framework.hash_weights(build_network(config))
+    assert hash_weights(build_network(other)) != hash_weights(build_network(config))
 
 
 def test_odd_dimensions_are_refused() -> None:
@@ -262,22 +264,6 @@ def test_a_figure_that_fails_leaves_the_numbers(tmp_path: Path, monkeypatch: pyt
     assert [p.name for p in tmp_path.iterdir()] == ["toy.json"]
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "a.json"
-    framework.write_whole(target, b"old")
-
-    def half(self: Path, content: bytes) -> int:
-        with self.open("wb") as stream:
-            stream.write(content[:1])
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", half)
-    with pytest.raises(OSError, match=r"a\.json.*No space"):
-        framework.write_whole(target, b"new")
-    assert target.read_bytes() == b"old"
-    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
-
-
 def test_revision_is_our_own_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Installed inside somebody else's repository, the library does not take on its revision."""
     package = tmp_path / "site-packages" / "linverse"
@@ -298,12 +284,12 @@ def test_revision_is_our_own_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_hash_of_weights_sees_every_part() -> None:
     model = torch.nn.Linear(2, 2)
-    before = framework.hash_weights(model)
-    assert framework.hash_weights(model) == before
+    before = hash_weights(model)
+    assert hash_weights(model) == before
     with torch.no_grad():
         model.bias[1] += 1e-3
-    after = framework.hash_weights(model)
-    assert len({before, after, framework.hash_weights(model.to(torch.bfloat16))}) == 3
+    after = hash_weights(model)
+    assert len({before, after, hash_weights(model.to(torch.bfloat16))}) == 3
 
 
 def test_help_names_every_experiment_and_the_shared_options(capsys: pytest.CaptureFixture[str]) -> None:

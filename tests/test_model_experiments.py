@@ -36,6 +36,7 @@ from linverse.experiments.pieces import Pieces
 from linverse.models.classifier import ClassifierConfig, DigitClassifier
 from linverse.rng import keyed_generator
 from linverse.sampling import autoregressive, sample
+from linverse.store.card import card_of
 from linverse.training.presets import PRESETS
 from tiny import tiny_energy
 
@@ -556,5 +557,7 @@ def test_classifier_is_trained_from_the_command_line(tmp_path: Path, capsys: pyt
     images = held_out("digits", 100, (1, 8, 8))
     assert images.labels is not None
     assert float((model.predict(images.x) != images.labels).double().mean()) < 0.5
-    card = json.loads((tmp_path / "model" / "card.json").read_text())
-    assert 0 <= card["test_error"] < 0.5
+    card = card_of(model)
+    assert card is not None
+    assert card.test_error is not None
+    assert 0 <= card.test_error < 0.5

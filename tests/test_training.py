@@ -20,17 +20,18 @@ from PIL import Image
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from linverse import hub
 from linverse.data import load_images
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.learned import EnergyConfig, LearnedEnergy
 from linverse.rng import keyed_generator
+from linverse.store import hub
+from linverse.store.card import Card, data_facts
 from linverse.training.batches import batch_indices, training_parts
-from linverse.training.card import data_facts, limits
 from linverse.training.checkpoint import PREVIOUS, STATE, CheckpointError, TrainingState, read_state, write_state
 from linverse.training.config import OptimiserConfig, TrainConfig
 from linverse.training.finish import finish
 from linverse.training.interruption import StopRequest
+from linverse.training.limits import limits
 from linverse.training.look import Look, look
 from linverse.training.loop import NonFiniteLossError, Trainer, build_model, ema_update, parameter_count
 from linverse.training.muon import orthogonalised
@@ -188,7 +189,7 @@ def test_a_write_killed_between_the_renames_leaves_the_one_before(
     replace_file = Path.replace
 
     def die(self: Path, target: Path) -> Path:
-        if self.name.endswith(".new"):
+        if self.name.endswith(".partial"):
             raise OSError("killed")
         return replace_file(self, target)
 
@@ -537,8 +538,8 @@ def test_denoisers_train_too(tmp_path: Path, condition: str, channels: int) -> N
     seen = look(trainer)
     assert (seen.pictures.shape, seen.numbers()) == ((3, 8, 1, 12, 12), {})
     card = finish(trainer, tmp_path / "model", "denoiser")
-    assert "self_test" not in card
-    assert card["held_out"]["dsm"] > 0
+    assert not card.self_test
+    assert card.held_out["dsm"] > 0
     assert isinstance(hub.load_denoiser(tmp_path), Denoiser)
 
 
@@ -561,14 +562,15 @@ def test_bfloat16_touches_the_backbone_only(tmp_path: Path) -> None:
 def test_a_finished_run_is_a_model_with_its_card(tmp_path: Path) -> None:
     trainer = run(make_trainer(tmp_path, tiny_config(steps=2)))
     card = finish(trainer, tmp_path / "model", "tiny")
-    assert json.loads((tmp_path / "model" / "card.json").read_text()) == json.loads(json.dumps(card))
+    kept = Card.decode((tmp_path / "model" / "card.json").read_bytes())
+    assert kept.to_dict() == json.loads(json.dumps(card.to_dict()))
     energy = hub.load(tmp_path)  # the folder of the run will do
     averaged = trainer.averaged.state_dict()
     assert all(torch.equal(value, averaged[key]) for key, value in energy.state_dict().items())
-    assert float(energy.constant) == card["constant"] != 0.0
-    assert card["parameters"] == parameter_count(energy)
-    assert set(card["self_test"]) == {"entropy", "agreement", "bias", "slope", "ratio", "heat"}
-    assert TrainConfig.from_dict(card["training"]) == trainer.config
+    assert float(energy.constant) == card.constant != 0.0
+    assert card.parameters == parameter_count(energy)
+    assert set(card.self_test) == {"entropy", "agreement", "bias", "slope", "ratio", "heat"}
+    assert TrainConfig.from_dict(card.training) == trainer.config
 
 
 def test_the_card_is_a_page_too(tmp_path: Path) -> None:
@@ -585,8 +587,8 @@ def test_the_card_is_a_page_too(tmp_path: Path) -> None:
     ):
         assert said in page
     assert "More Information Needed" not in page
-    assert data_facts("fashion-mnist")["licence"] == "MIT"
-    assert data_facts("folder:mine") == {}
+    assert data_facts("fashion-mnist")[1] == "MIT"
+    assert data_facts("folder:mine") == ("", "")
 
 
 def test_the_card_warns_of_densities_that_nothing_normalised() -> None:

@@ -20,7 +20,7 @@ from linverse.typicality import (
     calibration,
     compare,
     measurement_typicality,
-    references_of,
+    reference_images,
     typicality,
 )
 from tiny import tiny_energy
@@ -168,9 +168,9 @@ def test_few_references_call_unusual_what_lies_beyond_them_all() -> None:
 
 
 def test_only_some_energies_carry_references() -> None:
-    assert references_of(prior()) is None
+    assert reference_images(prior()) is None
     learned = tiny_energy((1, 8, 8))
-    assert references_of(learned) is None
+    assert reference_images(learned) is None
 
 
 # --- noises ------------------------------------------------------------------------------------------------------------------------

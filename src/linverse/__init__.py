@@ -36,9 +36,9 @@ if TYPE_CHECKING:
         SuperResolution,
     )
     from linverse.energy import Energy, Evaluation, evaluate
-    from linverse.hub import load
     from linverse.measurement import Measurement
     from linverse.posterior import Posterior
+    from linverse.store.hub import load
 
 __version__ = "0.1.0"
 
@@ -96,7 +96,7 @@ _HOMES = {
         "SuperResolution",
     ),
     "energy": ("Energy", "Evaluation", "evaluate"),
-    "hub": ("load",),
+    "store.hub": ("load",),
     "measurement": ("Measurement",),
     "posterior": ("Posterior",),
 }

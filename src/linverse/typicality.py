@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,22 +25,17 @@ from linverse.covariance import Covariance
 from linverse.energy import Energy, check_pair, evaluate, group_mean, matched
 from linverse.measurement import Measurement
 from linverse.rng import keyed_generator, normal_like
+from linverse.store.references import references_of
 
 FEWEST = 20  # reference images
 LEVEL = 0.02  # of a false alarm
 LARGEST_BIAS, LARGEST_SLOPE_ERROR = 0.05, 0.3  # of the covariance score, before a model is not trusted with a Σ
 
 
-@runtime_checkable
-class Referenced(Protocol):
-    """An energy that carries held-out images."""
-
-    def reference_images(self) -> Tensor | None: ...
-
-
-def references_of(energy: Energy) -> Tensor | None:
-    """The held-out images [n, C, H, W] that an energy carries, or None."""
-    return energy.reference_images() if isinstance(energy, Referenced) else None
+def reference_images(energy: Energy) -> Tensor | None:
+    """The held-out images [n, C, H, W] in [0, 1] that an energy carries, or None."""
+    references = references_of(energy)
+    return None if references is None else references.images()
 
 
 # --- images ------------------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ COMMANDS = {
     "data": "find, fetch and check a data set",
     "info": "the card of a model",
     "evaluate": "compare solvers on the same measurements (rerun to resume)",
+    "bundle": "put a finished training run among the bundled models",
     "experiment": "reproduce a table or figure of the paper",
 }
 

@@ -89,7 +89,7 @@ def run(options: Options, console: Console) -> None:
     from linverse.cli.experiment import Watcher
     from linverse.cli.grids import search
     from linverse.cli.output import OutputFolder
-    from linverse.hub import load
+    from linverse.store.hub import load
 
     started = time.monotonic()
     question = ask(options)
@@ -195,9 +195,9 @@ def measure(
 def judge(energy: LearnedEnergy, found: Search) -> Typicality | None:
     """Whether the picture, degraded as is most probable, is like the held-out images that the model carries; None if it has none."""
     from linverse.rng import keyed_generator
-    from linverse.typicality import measurement_typicality, references_of
+    from linverse.typicality import measurement_typicality, reference_images
 
-    reference = references_of(energy)
+    reference = reference_images(energy)
     if reference is None:
         return None
     final = found.final

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from linverse.cli.grids import Axis, Search
     from linverse.cli.restoration import Restoration
     from linverse.energy import Energy
-    from linverse.experiments import Progress
+    from linverse.progress import Progress
 
 HELP = """One model, every question. Held-out pictures are degraded and restored: what they were, how sure we are, what else they could have
 been and how probable that is; which degradation made them; and digits drawn patch by patch in any order.
@@ -141,7 +141,7 @@ def run(options: Options, console: Console) -> None:
 
 def stages(options: Options, console: Console) -> tuple[Stage, Stage]:
     """Who restores and who draws: trained models, or an exact energy where there is none."""
-    from linverse.hub import bundled, load
+    from linverse.store.hub import bundled, load
 
     restoring = options.model or ("fashion-mnist" if "fashion-mnist" in bundled() else None)
     drawing = options.digits_model or ("mnist" if "mnist" in bundled() else None)

@@ -6,7 +6,6 @@ The same command resumes. `accelerate launch -m linverse evaluate …` deals the
 from __future__ import annotations
 
 import datetime
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +32,10 @@ from linverse.experiments.harness import (
 )
 from linverse.experiments.harness.contenders import Contender
 from linverse.experiments.models import held_out, load_energy
-from linverse.hub import bundled, find_model, load_denoiser
+from linverse.files.saving import CARD, ModelFileError
 from linverse.models.denoiser import Denoiser
-from linverse.models.saving import CARD, ModelFileError
+from linverse.store.card import Card
+from linverse.store.hub import bundled, find_model, load_denoiser
 
 DEFAULT_TASKS = ("box", "gauss", "superres")
 DEFAULT_METHODS = {
@@ -234,10 +234,10 @@ def load_companion(option: str, name: str) -> Denoiser:
 def trained_on(model: str) -> str:
     """The data set of a model's card."""
     path = find_model(model) / CARD
-    name = json.loads(path.read_text()).get("data") if path.exists() else None
+    name = Card.decode(path.read_bytes()).data if path.is_file() else ""
     if not name:
         raise ValueError(f"the model {model} does not say what it was trained on: give --data NAME")
-    return str(name)
+    return name
 
 
 def default_contenders(models: Models) -> list[Contender]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from pathlib import Path
 
 import torch
@@ -98,14 +97,3 @@ def expand_paths(paths: list[Path]) -> list[Path]:
     if not out:
         raise ValueError(f"no pictures in {', '.join(map(str, paths))}")
     return out
-
-
-def encode_image(x: Tensor) -> bytes:
-    """[C, H, W] in [0, 1] → an 8-bit PNG file."""
-    from PIL import Image
-
-    pixels = (x.detach().clamp(0, 1) * 255).round().to(torch.uint8)
-    array = pixels[0].numpy() if len(pixels) == 1 else pixels.permute(1, 2, 0).numpy()
-    buffer = BytesIO()
-    Image.fromarray(array).save(buffer, format="PNG")
-    return buffer.getvalue()

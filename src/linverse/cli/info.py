@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,9 +9,13 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from linverse.hub import bundled, find_model
-from linverse.models.saving import CARD, CONFIG
-from linverse.training.normalise import SelfTest
+from linverse.cli.train import print_self_test
+from linverse.files.saving import CARD, CONFIG, read_object
+from linverse.store.card import Card
+from linverse.store.hub import bundled, find_model
+
+CONFIGURED = ("kind", "shape", "minimum", "maximum", "bases", "parameterisation", "embedding")
+LAST = ("constant", "limits", "reference_images")
 
 
 @dataclass(frozen=True)
@@ -32,36 +35,17 @@ def main(arguments: list[str]) -> None:
         console.print("bundled models: " + (", ".join(names) if names else "none yet; `linverse train` makes one"))
         return
     folder = find_model(options.model)
-    config = json.loads((folder / CONFIG).read_text())
-    card = json.loads((folder / CARD).read_text()) if (folder / CARD).exists() else {}
-    print_card(console, config, card)
+    content = (folder / CARD).read_bytes() if (folder / CARD).is_file() else b'{"name": ""}'
+    print_card(console, read_object(folder / CONFIG), Card.decode(content))
 
 
-def print_card(console: Console, config: dict[str, object], card: dict[str, object]) -> None:
+def print_card(console: Console, config: dict[str, object], card: Card) -> None:
     """The card as a table, and the self-tests as another."""
-    table = Table("model", str(card.get("name", "")), show_header=True)
-    if "about" in card:
-        table.add_row("", str(card["about"]))
-    for key in ("kind", "shape", "minimum", "maximum", "bases", "parameterisation", "embedding"):
-        if key in config:
-            table.add_row(key, str(config[key]))
-    for key in (
-        "data",
-        "title",
-        "licence",
-        "parameters",
-        "steps",
-        "seconds",
-        "constant",
-        "limits",
-        "test_error",
-        "reference_images",
-    ):
-        if key in card:
-            table.add_row(key, str(card[key]))
+    table = Table("model", card.name, show_header=True)
+    rows = [("", card.about)] if card.about else []
+    rows += [(key, str(config[key])) for key in CONFIGURED if key in config]
+    rows += [*card.rows(), *((key, str(value)) for key in LAST if (value := getattr(card, key)) not in (None, ""))]
+    for row in rows:
+        table.add_row(*row)
     console.print(table)
-    if isinstance(card.get("self_test"), dict):
-        tests = Table("self-test", "value", "meaning")
-        for row in SelfTest(**card["self_test"]).table():  # type: ignore[arg-type]
-            tests.add_row(*row)
-        console.print(tests)
+    print_self_test(console, card)

@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import Tensor
 
-from linverse.cli.files import encode_image
-from linverse.experiments.framework import make_folder, write_whole
+from linverse.files import make_folder, write_json, write_whole
+from linverse.files.png import png_bytes
 
 RECORD = "result.json"
 
@@ -66,7 +66,7 @@ class OutputFolder:
 
     def write_image(self, name: str, x: Tensor) -> Path:
         """[C, H, W] in [0, 1] as an 8-bit picture."""
-        return self.write(name, encode_image(x))
+        return self.write(name, png_bytes(x))
 
     def write_array(self, name: str, x: Tensor) -> Path:
         """A tensor as a numpy file, which keeps what eight bits cut off; linverse reads it like a picture."""
@@ -85,7 +85,6 @@ class OutputFolder:
     def _record(self, record: dict[str, Any], files: list[str]) -> Path:
         make_folder(self.folder)
         content = {"command": self.command, **record, "files": sorted(set(files))}
-        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         path = self.folder / RECORD
-        write_whole(path, text.encode())
+        write_json(path, content)
         return path

@@ -23,7 +23,7 @@ from linverse.energy import Energy
 from linverse.measurement import Measurement
 from linverse.posterior import Posterior, in_unit
 from linverse.rng import keyed_generator
-from linverse.typicality import Calibration, Typicality, calibration, measurement_typicality, references_of
+from linverse.typicality import Calibration, Typicality, calibration, measurement_typicality, reference_images
 
 Report = Callable[[int, int], None]
 FEWEST_FOR_SPREAD = 4  # samples; a spread of fewer says nothing
@@ -109,7 +109,7 @@ def one_shot_std(posterior: Posterior) -> tuple[Tensor, str]:
 
 def judge(result: Restoration, energy: Energy) -> None:
     """Compare with the held-out images that the model carries, if any: one evaluation of each to judge the picture, one the noise."""
-    reference = references_of(energy)
+    reference = reference_images(energy)
     if reference is None:
         return
     measurement = result.measurement

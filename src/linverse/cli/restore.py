@@ -94,7 +94,7 @@ def run(options: Options, console: Console) -> None:
     from linverse.cli.experiment import Watcher
     from linverse.cli.output import OutputFolder
     from linverse.cli.restoration import add_samples, judge, one_shot
-    from linverse.hub import load
+    from linverse.store.hub import load
 
     started = time.monotonic()
     energy = load(options.model)
@@ -222,7 +222,7 @@ def write_rest(out: OutputFolder, result: Restoration, settings: dict[str, Any])
 def settings(options: Options, degradation: Degradation, energy: LearnedEnergy) -> dict[str, Any]:
     """All that is needed to repeat the run."""
     import linverse
-    from linverse.experiments.framework import hash_weights
+    from linverse.files.saving import hash_weights
 
     return {
         "image": options.image.name,

@@ -80,7 +80,7 @@ def run(options: Options, console: Console) -> None:
     from linverse.cli.experiment import Watcher
     from linverse.cli.files import expand_paths, read_image
     from linverse.cli.output import OutputFolder
-    from linverse.hub import load
+    from linverse.store.hub import load
 
     # a folder may hold the gallery of an earlier run
     paths = [path for path in expand_paths(list(options.images)) if options.out.resolve() not in path.resolve().parents]
@@ -137,9 +137,9 @@ def judge(energy: Energy, scored: list[Scored], seed: int) -> list[Scored]:
     import torch
 
     from linverse.rng import keyed_generator
-    from linverse.typicality import compare, noisy_energies, references_of
+    from linverse.typicality import compare, noisy_energies, reference_images
 
-    reference = references_of(energy)
+    reference = reference_images(energy)
     if reference is None:
         return scored
     expected = noisy_energies(energy, floor(energy), reference, keyed_generator(seed, "reference"))

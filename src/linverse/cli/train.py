@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 from linverse.data import load_images
+from linverse.store.card import Card
 from linverse.training.classifier import train_classifier
 from linverse.training.config import TrainConfig
 from linverse.training.finish import finish
 from linverse.training.interruption import StopRequest
 from linverse.training.look import look
 from linverse.training.loop import Trainer, build_model, parameter_count
-from linverse.training.normalise import SelfTest
 from linverse.training.presets import PRESETS
 from linverse.training.progress import Reporter
 
@@ -120,8 +120,7 @@ def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
     trainer.accelerator.wait_for_everyone()
     if main_process:
         card = finish(trainer, folder / "model", preset)
-        if "self_test" in card:
-            print_self_test(console, SelfTest(**card["self_test"]))
+        print_self_test(console, card)
         console.print(f"model saved in {folder / 'model'}")
 
 
@@ -161,9 +160,10 @@ def run_loop(trainer: Trainer, folder: Path, options: RunOptions) -> None:
         raise SystemExit(130)
 
 
-def print_self_test(console: Console, result: SelfTest) -> None:
-    """The self-tests as a table a user understands."""
-    table = Table("self-test", "value", "meaning")
-    for row in result.table():
-        table.add_row(*row)
-    console.print(table)
+def print_self_test(console: Console, card: Card) -> None:
+    """The self-tests as a table a user understands; a denoiser has none."""
+    if card.tests:
+        table = Table("self-test", "value", "meaning")
+        for row in card.tests:
+            table.add_row(*row)
+        console.print(table)

@@ -12,13 +12,13 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from linverse.data.decode import Bytes, Shape
+from linverse.files import replacing
 
 LAYOUT_VERSION = 1  # raise it when decoding changes, so that no file of an older rule is taken for a new one
 
@@ -39,19 +39,15 @@ def on_disk(blocks: Iterable[Bytes], count: int, shape: Shape, path: Path) -> Te
     """The same tensor over the file `path`, which is written now."""
     path.parent.mkdir(parents=True, exist_ok=True)
     header = {"descr": "|u1", "fortran_order": False, "shape": (count, *shape)}
-    partial = path.with_name(f"{path.stem}.{uuid4().hex}.partial")  # processes may write at once: the last one wins
     try:
         # written, not mapped: on a full disk a write fails with a message, a store into a map kills the process
-        with partial.open("xb") as stream:
+        with replacing(path) as stream:
             np.lib.format.write_array_header_1_0(stream, header)
             for block in blocks:
                 stream.write(np.ascontiguousarray(block).tobytes())
-        partial.replace(path)
     except OSError as error:
         size = count * np.prod(shape) / 1e9
-        raise OSError(f"could not write the decoded images ({size:.2f} GB) to {path}: {error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+        raise OSError(f"could not write the decoded images ({size:.2f} GB): {error}") from error
     return mapped(path)
 
 

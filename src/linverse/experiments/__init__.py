@@ -3,10 +3,8 @@
 from linverse.experiments.framework import (
     EXPERIMENTS,
     ExperimentResult,
-    Progress,
     experiment_options,
     run_experiment,
-    silent,
 )
 
-__all__ = ["EXPERIMENTS", "ExperimentResult", "Progress", "experiment_options", "run_experiment", "silent"]
+__all__ = ["EXPERIMENTS", "ExperimentResult", "experiment_options", "run_experiment"]

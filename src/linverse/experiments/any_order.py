@@ -21,9 +21,11 @@ from torch import Tensor
 from linverse.covariance import Covariance, SpatialCovariance
 from linverse.energy import Energy, evaluate
 from linverse.experiments.figures import draw_cell, set_gaps
-from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
+from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.models import chunks, held_out, load_classifier, load_energy
+from linverse.files.saving import hash_weights
 from linverse.models.classifier import DigitClassifier
+from linverse.progress import Progress
 from linverse.rng import keyed_generator, normal_like
 from linverse.sampling import Path as SigmaPath
 from linverse.sampling import autoregressive, prior_start, sample

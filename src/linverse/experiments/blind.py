@@ -26,9 +26,11 @@ from linverse.covariance import SpatialCovariance, VarianceRange
 from linverse.degradations import GaussianBlur
 from linverse.energy import Energy
 from linverse.experiments.blind_figure import BlurFinding, Case, Findings, Guess, draw_figure
-from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
+from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.models import PairOptions, evaluate_many, held_out, load_companion, load_energy
 from linverse.experiments.pieces import Pieces
+from linverse.files.saving import hash_weights
+from linverse.progress import Progress
 from linverse.rng import keyed_generator, normal_like
 
 PAPER: dict[str, Any] = {

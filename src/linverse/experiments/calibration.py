@@ -25,11 +25,13 @@ from linverse.degradations import Degradation, Masking
 from linverse.degradations.tasks import parse_task
 from linverse.energy import Energy, Evaluation
 from linverse.experiments.calibration_figure import Calibration, draw_figure
-from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
+from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.models import CHUNK, held_out, load_energy
 from linverse.experiments.pieces import Pieces
+from linverse.files.saving import hash_weights
 from linverse.metrics import CoverageCurve, coverage_curve, gaussian_interval
 from linverse.posterior import Posterior
+from linverse.progress import Progress
 from linverse.rng import keyed_generator, normal_like
 
 PAPER: dict[str, Any] = {

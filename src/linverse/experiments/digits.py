@@ -22,8 +22,10 @@ from linverse.covariance import SpatialCovariance
 from linverse.data import load_images
 from linverse.energy import Energy, evaluate
 from linverse.experiments.figures import BLUE, GREY, VERMILION, panels
-from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
+from linverse.experiments.framework import ExperimentResult
+from linverse.files.saving import hash_weights
 from linverse.models.learned import LearnedEnergy
+from linverse.progress import Progress
 from linverse.rng import keyed_generator, normal_like
 from linverse.sampling import prior_start, sample
 from linverse.training.config import TrainConfig

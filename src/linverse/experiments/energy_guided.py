@@ -26,12 +26,14 @@ from torch import Tensor
 from linverse.degradations import Inpainting
 from linverse.energy import Energy
 from linverse.experiments.energy_guided_figure import Gallery, draw_figure
-from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
+from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.models import HeldOut, chunks, evaluate_many, held_out, load_classifier, load_energy
 from linverse.experiments.paired import error_rate, mcnemar
 from linverse.experiments.pieces import Pieces
+from linverse.files.saving import hash_weights
 from linverse.measurement import Lifted
 from linverse.models.classifier import DigitClassifier
+from linverse.progress import Progress
 from linverse.rng import keyed_generator
 from linverse.sampling import (
     Ancestral,

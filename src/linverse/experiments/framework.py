@@ -13,9 +13,7 @@ each under another name first and renamed when it is whole. A long experiment ke
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import json
 import math
 import platform
 import shutil
@@ -26,14 +24,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 import linverse
 from linverse.experiments.figures import STYLE, style
+from linverse.files import make_folder, write_json, write_whole
+from linverse.progress import Progress, silent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,16 +47,6 @@ EXPERIMENTS = {
     "any-order": "digits generated patch by patch in three orders, from the same noise",
     "calibration": "are 90 % credible intervals right 90 % of the time? samples and one-shot variances against the truth",
 }
-
-
-class Progress(Protocol):
-    """Told now and then how far an experiment has come."""
-
-    def __call__(self, task: str, done: int, total: int) -> None: ...
-
-
-def silent(task: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +104,7 @@ def run_experiment(
         "provenance": provenance(result, quick, chosen) | {key: round(value, 1) for key, value in seconds.items()},
     }
     # the numbers first: a figure that fails to draw must not take them along
-    write_whole(
-        out / f"{name}.json", (json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
-    )
+    write_json(out / f"{name}.json", record)
     write_whole(out / f"{name}.png", picture(result.draw))
     shutil.rmtree(pieces_folder(name, out), ignore_errors=True)
     return record
@@ -178,39 +164,9 @@ def revision() -> str | None:
     return text or None
 
 
-def hash_weights(model: nn.Module) -> str:
-    """SHA-256 over the names, shapes, types and bytes of a model's weights, in the order of their names."""
-    digest = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
-        array = value.detach().cpu().contiguous()
-        digest.update(f"{name} {tuple(array.shape)} {array.dtype}\n".encode())
-        digest.update(array.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def make_folder(out: Path) -> None:
-    """The folder of the results, or an error that says why there is none."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(f"cannot make the folder {out} for the results: {error}; give another --out") from error
-
-
 def pieces_folder(name: str, out: Path) -> Path:
     """Where an experiment may keep what it has finished so far (pieces.py); removed when the record is written."""
     return out / f"{name}.pieces"
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write beside, then rename: nobody sees half a file, and a failure leaves the old one in place."""
-    partial = path.with_name(f"{path.name}.{uuid4().hex}.partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    except OSError as error:
-        raise OSError(f"cannot write {path}: {error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def picture(draw: Callable[[], Figure], dpi: float | None = None) -> bytes:

@@ -25,7 +25,7 @@ from linverse.analytic import GaussianScaleMixture
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.energy import Energy, evaluate
 from linverse.experiments.figures import BLUE, GREEN, GREY, SKY, VERMILION, panels
-from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
+from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.gsm_training import (
     Objective,
     QuadraticsNetwork,
@@ -33,6 +33,8 @@ from linverse.experiments.gsm_training import (
     component_energies,
     train,
 )
+from linverse.files.saving import hash_weights
+from linverse.progress import Progress
 from linverse.rng import keyed_generator
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from linverse.experiments.framework import Progress
+from linverse.progress import Progress
 from linverse.rng import keyed_generator, keyed_seed
 
 Objective = Literal["dual", "single"]

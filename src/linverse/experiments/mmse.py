@@ -21,8 +21,10 @@ from linverse.covariance import SpatialCovariance
 from linverse.covariance.random import centre_box
 from linverse.energy import Energy
 from linverse.experiments.figures import BLUE, GREY, VERMILION, draw_cell
-from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
+from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.models import PairOptions, evaluate_many, held_out, load_companion, load_energy
+from linverse.files.saving import hash_weights
+from linverse.progress import Progress
 from linverse.rng import keyed_generator, normal_like
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Which models an experiment asks, and which images it shows them.
 
-A model is the name of a bundled one, a folder, or an id of the hub (`linverse.hub`). Images are held out: drawn once and for all from the
+A model is the name of a bundled one, a folder, or an id of the hub (`store.hub`). Images are held out: drawn once and for all from the
 test split of a data set, in an order of our own (the test set of MNIST comes sorted: its first half was written more tidily).
 """
 
@@ -15,11 +15,11 @@ from torch import Tensor
 from linverse.covariance import Covariance
 from linverse.data import load_images
 from linverse.energy import Energy, Evaluation, evaluate
-from linverse.hub import find_model, load
+from linverse.files.saving import ModelFileError
 from linverse.models.classifier import DigitClassifier
 from linverse.models.learned import LearnedEnergy
-from linverse.models.saving import ModelFileError
 from linverse.rng import keyed_generator
+from linverse.store.hub import find_model, load
 
 CHUNK = 128  # images of 28×28 evaluated at once: enough to keep a CPU busy, and little memory
 

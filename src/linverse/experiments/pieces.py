@@ -19,7 +19,8 @@ from zipfile import BadZipFile
 import torch
 
 import linverse
-from linverse.experiments.framework import make_folder, pieces_folder, revision, write_whole
+from linverse.experiments.framework import pieces_folder, revision
+from linverse.files import make_folder, write_whole
 
 T = TypeVar("T")
 

@@ -20,9 +20,11 @@ from torch import Tensor
 
 from linverse.energy import Energy, evaluate, group_mean
 from linverse.experiments.figures import BLUE, GREEN, GREY, ORANGE, VERMILION, panels
-from linverse.experiments.framework import ExperimentResult, Progress, hash_weights
+from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.models import chunks, held_out, load_energy
+from linverse.files.saving import hash_weights
 from linverse.models.learned import LearnedEnergy
+from linverse.progress import Progress
 from linverse.rng import keyed_generator
 from linverse.training.batches import draw_parts
 from linverse.training.finish import merge_parts

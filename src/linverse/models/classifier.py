@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from linverse.models.saving import HubModel
+from linverse.files.saving import HubModel
 
 
 @dataclass(frozen=True)

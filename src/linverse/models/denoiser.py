@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
+from linverse.files.saving import HubModel
 from linverse.models.backbone import build_backbone
 from linverse.models.embedding import SpaceFrequencyEmbedding
 from linverse.models.learned import EnergyConfig
-from linverse.models.saving import HubModel
 from linverse.models.unet import UNetConfig
 
 

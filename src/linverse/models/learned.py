@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from linverse.covariance import Covariance, VarianceRange
 from linverse.energy import Evaluation, autograd_evaluate
+from linverse.files.saving import HubModel
 from linverse.models.backbone import build_backbone
 from linverse.models.bound import lowest_energy
 from linverse.models.embedding import SpaceFrequencyEmbedding
 from linverse.models.inner_product import InnerProduct
 from linverse.models.paper_embedding import TwoBranchEmbedding
 from linverse.models.residual import GaussianResidual
-from linverse.models.saving import HubModel
 from linverse.models.scores import Pair, Scores
 from linverse.models.unet import UNetConfig
 

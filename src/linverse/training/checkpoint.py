@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from linverse.files import replacing
 
 STATE, PREVIOUS = "state.pt", "state-previous.pt"
 
@@ -31,19 +32,13 @@ class TrainingState:
 
 def write_state(folder: Path, state: TrainingState) -> Path:
     """Write beside, then rename: a crash or a full disk leaves the last good state in place."""
-    path, previous, temporary = folder / STATE, folder / PREVIOUS, folder / (STATE + ".new")
+    path, previous = folder / STATE, folder / PREVIOUS
     try:
-        with temporary.open("wb") as stream:
+        with replacing(path) as stream:
             torch.save(vars(state), stream)
-            stream.flush()
-            os.fsync(
-                stream.fileno()
-            )  # on the disk before the rename, or a power cut could leave an empty file of that name
-        if path.exists():
-            path.replace(previous)
-        temporary.replace(path)
+            if path.exists():
+                path.replace(previous)
     except (OSError, RuntimeError) as error:
-        temporary.unlink(missing_ok=True)
         good = next((p for p in (path, previous) if p.exists()), None)
         raise CheckpointError(f"cannot write the checkpoint {path}: {error}. Last good one: {good}") from error
     return path

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from linverse.models.classifier import DigitClassifier
 from linverse.rng import keyed_generator, keyed_seed
+from linverse.store.card import Card, data_facts
 from linverse.training.batches import batch_indices
-from linverse.training.card import data_facts, write_card
 from linverse.training.loop import parameter_count
 
 
@@ -54,20 +54,22 @@ def train_classifier(
     model.eval()
     error = test_error(model, held_out)
     report(f"test error {100 * error:.2f} %")
+    title, licence = data_facts("mnist")
+    card = Card(
+        name="mnist-classifier",
+        about="the paper's classifier of digits: three convolutions",
+        data="mnist",
+        title=title,
+        licence=licence,
+        parameters=parameter_count(model),
+        epochs=epochs,
+        batch=batch,
+        seed=seed,
+        test_error=error,
+        limits="names one centred digit of 28×28, white on black; whatever it is shown, it names a digit",
+    )
+    card.attach_to(model)
     model.save_pretrained(folder)
-    card = {
-        "name": "mnist-classifier",
-        "about": "the paper's classifier of digits: three convolutions",
-        "data": "mnist",
-        **data_facts("mnist"),
-        "parameters": parameter_count(model),
-        "epochs": epochs,
-        "batch": batch,
-        "seed": seed,
-        "test_error": error,
-        "limits": "names one centred digit of 28×28, white on black; whatever it is shown, it names a digit",
-    }
-    write_card(folder, card)
     return model
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from linverse.files.saving import REFERENCE
 from linverse.models.learned import LearnedEnergy
-from linverse.models.reference import References
 from linverse.rng import keyed_generator
-from linverse.training.card import data_facts, limits, write_card
+from linverse.store.card import Card, data_facts
+from linverse.store.references import References
+from linverse.training.limits import limits
 from linverse.training.loop import Trainer, parameter_count
 from linverse.training.losses import Part
 from linverse.training.normalise import SelfTest, normalising_constant, self_test
@@ -51,29 +53,34 @@ def references(trainer: Trainer) -> References | None:
     return References.last_of(len(held_out), held_out.batch, trainer.config.reference_images, white)
 
 
-def finish(trainer: Trainer, folder: Path, name: str) -> dict[str, Any]:
-    """Save the averaged model under `folder`; returns its card."""
-    model = trainer.averaged
-    card: dict[str, Any] = {
-        "name": name,
-        "parameters": parameter_count(model),
-        "data": trainer.config.data,
-        **data_facts(trainer.config.data),
-        "steps": trainer.step,
-        "batch": trainer.config.batch,
-        "seconds": round(trainer.seconds),
-        "held_out": trainer.evaluate(),
-        "training": trainer.config.to_dict(),
-        "limits": limits(trainer.config),
-    }
-    if name in PRESETS:
-        card["about"] = PRESETS[name][0]
+def finish(trainer: Trainer, folder: Path, name: str) -> Card:
+    """Normalise, test and save the averaged model under `folder`; returns its card."""
+    model, config = trainer.averaged, trainer.config
+    title, licence = data_facts(config.data)
+    card = Card(
+        name=name,
+        about=PRESETS[name][0] if name in PRESETS else "",
+        data=config.data,
+        title=title,
+        licence=licence,
+        parameters=parameter_count(model),
+        steps=trainer.step,
+        batch=config.batch,
+        seconds=round(trainer.seconds),
+        held_out=trainer.evaluate(),
+        limits=limits(config),
+        training=config.to_dict(),
+    )
     if isinstance(model, LearnedEnergy):
-        result = run_self_test(trainer, model, trainer.config.self_test_images)
-        card["constant"] = float(model.constant)
-        card["self_test"] = result.to_dict()
-        model.references = references(trainer)
-        card["reference_images"] = 0 if model.references is None else len(model.references)
+        tested, kept = run_self_test(trainer, model, config.self_test_images), references(trainer)
+        model.attach(REFERENCE, None if kept is None else kept.encode())
+        card = replace(
+            card,
+            constant=float(model.constant),
+            self_test=tested.to_dict(),
+            tests=tuple(tested.table()),
+            reference_images=0 if kept is None else len(kept),
+        )
+    card.attach_to(model)
     model.save_pretrained(folder)
-    write_card(folder, card)
     return card

@@ -14,8 +14,8 @@ from linverse.baselines import EnergyDenoiser
 from linverse.degradations import Degradation, Masking
 from linverse.degradations.tasks import TASKS
 from linverse.energy import Energy
-from linverse.experiments.framework import hash_weights
 from linverse.experiments.harness.contenders import Contender
+from linverse.files.saving import hash_weights
 
 AS_DENOISER = "energy as denoiser"
 

@@ -16,13 +16,14 @@ from torch.nn import functional as F
 
 from linverse.degradations import Masking
 from linverse.experiments.figures import GREY, INK, PALETTE, as_picture, painted, panels
-from linverse.experiments.framework import picture, write_whole
+from linverse.experiments.framework import picture
 from linverse.experiments.harness.audit import POSTERIOR, PRIOR
 from linverse.experiments.harness.contenders import TRUTH
 from linverse.experiments.harness.plan import Plan, Task, Unit
 from linverse.experiments.harness.report import pair_tensors
 from linverse.experiments.harness.storage import Store, slug
 from linverse.experiments.harness.tables import options_text
+from linverse.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,9 +17,9 @@ from typing import Any
 
 from torch import Tensor
 
-from linverse.experiments.framework import make_folder, write_whole
 from linverse.experiments.harness.contenders import TRUTH
 from linverse.experiments.harness.plan import Plan, Unit
+from linverse.files import make_folder, write_json, write_whole
 
 OUTPUTS = ("results.json", "timings.json", "table.md", "table.csv")
 
@@ -32,11 +32,6 @@ def slug(text: str) -> str:
 def brief(value: object) -> str:
     """A value for a sentence: of a hash the first digits."""
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1…", repr(value))
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Written whole; the same content gives the same bytes."""
-    write_whole(path, (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -80,7 +75,7 @@ class Store:
         """Write the configuration, or compare it with the one that is there."""
         wanted = json.loads(json.dumps(wanted))
         if not path.exists():
-            write_json(path, wanted)
+            write_json(path, wanted, 1)
             return
         there = read_json(path)
         names = [key for key in {**there, **wanted} if there.get(key) != wanted.get(key)]
@@ -116,12 +111,12 @@ class Store:
         write_whole(
             self._file(unit, "safetensors"), save({name: value.contiguous() for name, value in tensors.items()})
         )
-        write_json(self._file(unit, "timing.json"), timing)
-        write_json(self._file(unit, "json"), record)
+        write_json(self._file(unit, "timing.json"), timing, 1)
+        write_json(self._file(unit, "json"), record, 1)
         self._file(unit, "error.json").unlink(missing_ok=True)
 
     def save_error(self, unit: Unit, error: dict[str, Any]) -> None:
-        write_json(self._file(unit, "error.json"), error)
+        write_json(self._file(unit, "error.json"), error, 1)
 
     def record(self, unit: Unit) -> dict[str, Any]:
         return read_json(self._file(unit, "json"))

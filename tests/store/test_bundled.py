@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from linverse.covariance import SpatialCovariance
 from linverse.data.examples import load_examples
 from linverse.degradations.tasks import parse_task
 from linverse.experiments.models import load_classifier
-from linverse.hub import bundled, find_model, load_denoiser
 from linverse.rng import keyed_generator, normal_like
+from linverse.store.card import card_of
+from linverse.store.hub import bundled, load_denoiser
 from linverse.training.normalise import SelfTest
 
 ENERGIES = ("fashion-mnist", "mnist")
@@ -35,8 +35,9 @@ def test_the_names() -> None:
 
 @energies
 def test_the_card_keeps_its_promises(name: str) -> None:
-    card = json.loads((find_model(name) / "card.json").read_text())
-    test = SelfTest(**card["self_test"]).deviations()
+    card = card_of(lv.load(name))
+    assert card is not None
+    test = SelfTest(**card.self_test).deviations()
     assert test["entropy"] < 0.01
     assert test["agreement"] < 0.01
     assert test["bias"] < 0.01
@@ -73,9 +74,10 @@ def test_noise_is_found_and_no_hole_beside_it(name: str) -> None:
 
 def test_the_energy_without_the_covariance_score_denoises_and_warns_of_the_rest() -> None:
     """What it is bundled for: its means are good, its covariance score is biased, and its card says so."""
-    card = json.loads((find_model("fashion-mnist-single") / "card.json").read_text())
-    assert SelfTest(**card["self_test"]).deviations()["bias"] > 0.05
-    assert "densities, evidence and standard deviations mean nothing" in card["limits"]
+    card = card_of(lv.load("fashion-mnist-single"))
+    assert card is not None
+    assert SelfTest(**card.self_test).deviations()["bias"] > 0.05
+    assert "densities, evidence and standard deviations mean nothing" in card.limits
     x = pictures("fashion-mnist")
     y = x + 0.3 * normal_like(x, keyed_generator("single"))
     cov = SpatialCovariance(torch.full((8, 1, 28, 28), 0.09).log())
@@ -91,7 +93,7 @@ def test_the_classifier_names_the_bundled_digits() -> None:
 
 
 def test_the_six_lines_of_the_readme_run() -> None:
-    page = Path(__file__).parents[1] / "README.md"
+    page = Path(__file__).parents[2] / "README.md"
     snippet = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)[0]
     names: dict[str, Any] = {}
     exec(compile(snippet, str(page), "exec"), names)

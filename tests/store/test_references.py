@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from linverse import hub
 from linverse.data.digits import load_digits
+from linverse.files.saving import MANIFEST, REFERENCE, ModelFileError, write_manifest
 from linverse.models.learned import LearnedEnergy
-from linverse.models.reference import FEWEST, MOST_BYTES, REFERENCE, References
-from linverse.models.saving import MANIFEST, ModelFileError, write_manifest
+from linverse.store import hub
+from linverse.store.references import FEWEST, MOST_BYTES, References, references_of
 from linverse.training.finish import finish
 from linverse.training.loop import Trainer
 from tiny import Pictures, pretend_hub, tiny_config, tiny_energy
@@ -36,7 +36,9 @@ def kept(count: int, wanted: int, shape: tuple[int, int, int] = SHAPE) -> Refere
 @pytest.fixture
 def energy() -> LearnedEnergy:
     model = tiny_energy(SHAPE).float()
-    model.references = kept(60, 40)
+    references = kept(60, 40)
+    assert references is not None
+    model.attach(REFERENCE, references.encode())
     return model
 
 
@@ -71,7 +73,7 @@ def test_the_file_stays_small(tmp_path: Path) -> None:
     assert FEWEST < len(references) < 300
     assert int(references.pixels[-1, 0, 0, 0]) == 299 % 256
     model = tiny_energy(SHAPE)
-    model.references = references
+    model.attach(REFERENCE, references.encode())
     model.save_pretrained(tmp_path)
     assert 0.95 * MOST_BYTES < (tmp_path / REFERENCE).stat().st_size < MOST_BYTES
     assert kept(128, 128, (3, 192, 192)) is None
@@ -90,13 +92,10 @@ def test_data_of_other_bytes_come_back_bit_for_bit() -> None:
 
 def test_they_travel_with_the_weights(energy: LearnedEnergy, saved: Path, tmp_path: Path) -> None:
     back = hub.load(saved)
-    assert back.references is not None
-    assert energy.references is not None
-    assert torch.equal(back.references.pixels, energy.references.pixels)
-    images = hub.reference_images(saved)
-    assert images is not None
-    assert torch.equal(images, pictures(60)[20:])
-    assert torch.equal(images, back.reference_images())  # type: ignore[arg-type]
+    found = references_of(back)
+    assert found is not None
+    assert torch.equal(found.images(), pictures(60)[20:])
+    assert back.attachments[REFERENCE] == energy.attachments[REFERENCE]
     back.save_pretrained(tmp_path / "again")
     assert (tmp_path / "again" / REFERENCE).read_bytes() == (saved / REFERENCE).read_bytes()
     assert set(json.loads((saved / MANIFEST).read_text())["files"]) >= {REFERENCE}
@@ -105,29 +104,27 @@ def test_they_travel_with_the_weights(energy: LearnedEnergy, saved: Path, tmp_pa
 def test_a_model_without_them_works_as_before(tmp_path: Path) -> None:
     tiny_energy(SHAPE).save_pretrained(tmp_path)
     assert not (tmp_path / REFERENCE).exists()
-    assert hub.load(tmp_path).reference_images() is None
-    assert hub.reference_images(tmp_path) is None
+    assert references_of(hub.load(tmp_path)) is None
 
 
 def test_those_of_another_model_do_not_stay(saved: Path) -> None:
     tiny_energy(SHAPE).save_pretrained(saved)
     assert not (saved / REFERENCE).exists()
-    assert hub.load(saved).references is None
+    assert references_of(hub.load(saved)) is None
 
 
 def test_they_are_pushed_to_the_hub(energy: LearnedEnergy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_hub(monkeypatch, tmp_path / "pushed")
     energy.push_to_hub("someone/some-model")
-    assert hub.reference_images(tmp_path / "pushed") is not None
+    assert references_of(hub.load(tmp_path / "pushed")) is not None
 
 
 def test_a_file_that_was_changed_is_refused(saved: Path) -> None:
     content = bytearray((saved / REFERENCE).read_bytes())
     content[-3] ^= 1
     (saved / REFERENCE).write_bytes(bytes(content))
-    for read in (hub.load, hub.reference_images):
-        with pytest.raises(ModelFileError, match=f"{REFERENCE} is not the file that was saved"):
-            read(saved)
+    with pytest.raises(ModelFileError, match=f"{REFERENCE} is not the file that was saved"):
+        hub.load(saved)
 
 
 def test_a_file_that_is_missing_or_unknown_is_refused(saved: Path, tmp_path: Path) -> None:
@@ -172,22 +169,22 @@ def trained(folder: Path, **changes: int) -> Trainer:
 def test_a_finished_run_keeps_the_last_held_out_images(tmp_path: Path) -> None:
     trainer = trained(tmp_path, reference_images=25)
     card = finish(trainer, tmp_path / "model", "tiny")
-    assert card["reference_images"] == 25
-    images = hub.reference_images(tmp_path)
-    assert images is not None
+    assert card.reference_images == 25
+    kept_images = references_of(hub.load(tmp_path))
+    assert kept_images is not None
     expected = trainer.held_out.batch(torch.arange(35, 60))
-    torch.testing.assert_close(images, expected, rtol=0, atol=0.5 / 255 + 1e-6)
+    torch.testing.assert_close(kept_images.images(), expected, rtol=0, atol=0.5 / 255 + 1e-6)
 
 
 def test_a_run_may_go_on_with_another_number_of_them(tmp_path: Path) -> None:
     """A run that was begun before there were any, too: its configuration does not name them."""
     trainer = trained(tmp_path, reference_images=0)
-    assert finish(trainer, tmp_path / "model", "tiny")["reference_images"] == 0
-    assert hub.reference_images(tmp_path) is None
+    assert finish(trainer, tmp_path / "model", "tiny").reference_images == 0
+    assert references_of(hub.load(tmp_path)) is None
     older = json.loads(trainer.config.to_json())
     del older["reference_images"]
     assert type(trainer.config).from_dict(older).reference_images == 128
     trainer.save()
     again = trained(tmp_path, reference_images=30)
-    assert finish(again, tmp_path / "model", "tiny")["reference_images"] == 30
-    assert hub.load(tmp_path).references is not None
+    assert finish(again, tmp_path / "model", "tiny").reference_images == 30
+    assert references_of(hub.load(tmp_path)) is not None

@@ -1,38 +1,48 @@
 """`load(name)`: a model by the name of a bundled one, by its folder, or by its id on the Hugging Face hub.
 
 Bundled models need no network. A name without a slash means a bundled model first; `./NAME` means the folder. A file that was cut
-short, changed, or belongs to another kind of model is refused (models/saving.py).
+short, changed, or belongs to another kind of model is refused (files/saving.py).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
-from torch import Tensor
-
+from linverse.files.saving import MANIFEST, HubModel, ModelFileError, download
+from linverse.models.classifier import DigitClassifier
 from linverse.models.denoiser import Denoiser
 from linverse.models.learned import LearnedEnergy
-from linverse.models.saving import MANIFEST, ModelFileError, check_manifest, download, folder_references
+from linverse.store.references import references_of
 
-WEIGHTS_FOLDER = Path(__file__).parent / "weights"
-
-
-def load(name: str | Path) -> LearnedEnergy:
-    """The energy of a name: bundled, a folder (of a model or of a training run), or `owner/name` on the hub."""
-    return LearnedEnergy.from_folder(find_model(name))
+WEIGHTS_FOLDER = Path(__file__).parents[1] / "weights"
+Model = TypeVar("Model", bound=HubModel)
 
 
-def load_denoiser(name: str | Path) -> Denoiser:
+def load(name: str | Path, device: str = "cpu") -> LearnedEnergy:
+    """The energy of a name: bundled, a folder (of a model or of a training run), or `owner/name` on the hub.
+
+    >>> energy = load("fashion-mnist")
+    >>> energy.shape
+    (1, 28, 28)
+    """
+    return _load(LearnedEnergy, name, device)
+
+
+def load_denoiser(name: str | Path, device: str = "cpu") -> Denoiser:
     """The same for a denoiser."""
-    return Denoiser.from_folder(find_model(name))
+    return _load(Denoiser, name, device)
 
 
-def reference_images(name: str | Path) -> Tensor | None:
-    """Held-out images [n, C, H, W] in [0, 1] that travel with a model, or None; a loaded one has `reference_images()` itself."""
-    folder = find_model(name)
-    check_manifest(folder)
-    references = folder_references(folder)
-    return None if references is None else references.images()
+def load_classifier(name: str | Path, device: str = "cpu") -> DigitClassifier:
+    """The same for the classifier of digits."""
+    return _load(DigitClassifier, name, device)
+
+
+def _load(kind: type[Model], name: str | Path, device: str) -> Model:
+    model = kind.from_folder(find_model(name), device)
+    references_of(model)  # a foreign file of them is refused now, not when they are asked for
+    return model
 
 
 def bundled(root: Path = WEIGHTS_FOLDER) -> list[str]:

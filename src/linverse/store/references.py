@@ -6,15 +6,16 @@ fewer than `FEWEST` images cannot tell what is unusual, and is not kept.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 import torch
 from torch import Tensor
 
-REFERENCE = "reference.safetensors"
+from linverse.files.saving import REFERENCE, ModelFileError
+
 MOST_BYTES, HEADER_BYTES = 2_000_000, 1_000
 FEWEST = 20
 
@@ -38,6 +39,25 @@ class References:
         """Float32 in [0, 1]."""
         return self.pixels.to(torch.float32) / self.white
 
+    def encode(self) -> bytes:
+        """The file."""
+        from safetensors.torch import save
+
+        return save({"images": self.pixels}, metadata={"white": str(self.white)})
+
+    @classmethod
+    def decode(cls, content: bytes) -> Self:
+        """What `encode` wrote; anything else is refused."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        try:
+            images = load(content)["images"]
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            return cls(images, int(header["__metadata__"]["white"]))
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise ModelFileError(f"{REFERENCE} holds no reference images: {error}") from error
+
     @classmethod
     def last_of(cls, count: int, batch: Callable[[Tensor], Tensor], wanted: int, white: int = 255) -> Self | None:
         """The last `wanted` of `count` images, which `batch` gives by their numbers, or as many as fit; None for too few.
@@ -54,26 +74,7 @@ class References:
         return cls((x.clamp(0, 1) * white).round().to(torch.uint8).contiguous(), white)
 
 
-def write_references(folder: Path, references: References | None) -> None:
-    """Write the file, or remove one that belongs to another model."""
-    from safetensors.torch import save_file
-
-    path = folder / REFERENCE
-    if references is None:
-        path.unlink(missing_ok=True)
-        return
-    save_file({"images": references.pixels}, path, metadata={"white": str(references.white)})
-
-
-def read_references(folder: Path) -> References | None:
-    """What a folder holds of them; raises ValueError or OSError where that is not what `write_references` writes."""
-    from safetensors import SafetensorError, safe_open
-
-    path = folder / REFERENCE
-    if not path.is_file():
-        return None
-    try:
-        with safe_open(path, framework="pt") as file:
-            return References(file.get_tensor("images"), int((file.metadata() or {}).get("white", "")))
-    except SafetensorError as error:
-        raise ValueError(str(error)) from error
+def references_of(model: object) -> References | None:
+    """The held-out images that a model carries; None if it has none (exact energies never have)."""
+    content = getattr(model, "attachments", {}).get(REFERENCE)
+    return None if content is None else References.decode(content)

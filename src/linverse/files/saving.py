@@ -1,8 +1,8 @@
-"""A model on disk: weights (safetensors), a configuration (JSON) that says which kind of model it is, maybe reference images, and a
-manifest of all.
+"""A model on disk: weights (safetensors), a configuration (JSON) that says which kind of model it is, and a manifest of both.
 
-Folders follow the conventions of the Hugging Face hub (`save_pretrained`, `from_pretrained`, `push_to_hub`). The manifest holds the size
-and sha256 of each file, written when the model was saved, so that a file that was cut short or changed since is refused by name.
+Folders follow the conventions of the Hugging Face hub (`save_pretrained`, `from_pretrained`, `push_to_hub`). Beside the weights lie the
+model's attachments: its card, a page for people, its licence, held-out images (`store` knows what they mean); they travel with it as they
+are. The manifest holds the size and sha256 of what decides the answers: a file that was cut short or changed since is refused by name.
 Loading is strict and reads safetensors only: nothing is unpickled, no weight is missing, and every bit is what was saved.
 """
 
@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import torch
 from huggingface_hub import PyTorchModelHubMixin
-from torch import Tensor, nn
+from torch import nn
 
-from linverse.models.reference import REFERENCE, References, read_references, write_references
+from linverse.files import file_digest, write_json, write_whole
 
-WEIGHTS, CONFIG, MANIFEST, CARD = "model.safetensors", "config.json", "manifest.json", "card.json"
+WEIGHTS, CONFIG, MANIFEST = "model.safetensors", "config.json", "manifest.json"
+CARD, PAGE, LICENCE, REFERENCE = "card.json", "README.md", "LICENSE", "reference.safetensors"
+ATTACHMENTS = (CARD, PAGE, LICENCE, REFERENCE)
 
 
 class ModelFileError(ValueError):
@@ -27,11 +31,6 @@ class ModelFileError(ValueError):
 
 
 # --- the manifest --------------------------------------------------------------------------------------------------------------
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _recorded(folder: Path) -> tuple[str, ...]:
@@ -42,9 +41,10 @@ def _recorded(folder: Path) -> tuple[str, ...]:
 def write_manifest(folder: Path) -> None:
     """Record the size and sha256 of the weights, of the configuration and of the reference images."""
     files = {
-        name: {"bytes": (folder / name).stat().st_size, "sha256": _digest(folder / name)} for name in _recorded(folder)
+        name: {"bytes": (folder / name).stat().st_size, "sha256": file_digest(folder / name)}
+        for name in _recorded(folder)
     }
-    (folder / MANIFEST).write_text(json.dumps({"files": files}, indent=2) + "\n")
+    write_json(folder / MANIFEST, {"files": files})
 
 
 def check_manifest(folder: Path) -> None:
@@ -52,7 +52,7 @@ def check_manifest(folder: Path) -> None:
     missing = [name for name in (WEIGHTS, CONFIG, MANIFEST) if not (folder / name).is_file()]
     if missing:
         raise ModelFileError(f"{folder} has no {', '.join(missing)}: it is not a model saved by linverse")
-    recorded = _read_json(folder / MANIFEST).get("files", {})
+    recorded = read_object(folder / MANIFEST).get("files", {})
     if REFERENCE in recorded and not (folder / REFERENCE).is_file():
         raise ModelFileError(f"{folder} has no {REFERENCE}, which was saved with the model; fetch it again")
     for name in _recorded(folder):
@@ -67,7 +67,7 @@ def _check_file(path: Path, recorded: dict[str, Any]) -> None:
         raise ModelFileError(
             f"{path} has {size} bytes where {expected} were saved: it was cut short or changed; fetch the model again"
         )
-    digest = _digest(path)
+    digest = file_digest(path)
     if digest != recorded.get("sha256"):
         raise ModelFileError(
             f"{path} is not the file that was saved: its sha256 is {digest}, the manifest says {recorded.get('sha256')}; "
@@ -75,7 +75,8 @@ def _check_file(path: Path, recorded: dict[str, Any]) -> None:
         )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object of a model's file."""
     try:
         data = json.loads(path.read_text())
     except ValueError as error:
@@ -91,21 +92,28 @@ def _read_json(path: Path) -> dict[str, Any]:
 class HubModel(PyTorchModelHubMixin, library_name="linverse"):
     """What a module needs to be saved and loaded: `config` of the class `config_type`, which has a `kind`, `to_dict` and `from_dict`.
 
-    `references` are held-out images that travel with the weights, if any.
+    `attachments` are whole files that travel with the weights, by their names.
     """
 
     config_type: ClassVar[type[Any]]
     config: Any
-    references: References | None = None
+    attachments: Mapping[str, bytes] = MappingProxyType({})
 
-    def reference_images(self) -> Tensor | None:
-        """Held-out images [n, C, H, W] in [0, 1] to compare a picture with, or None."""
-        return None if self.references is None else self.references.images()
+    def attach(self, name: str, content: bytes | None) -> None:
+        """Let a file travel with the model, or (None) no longer."""
+        if name not in ATTACHMENTS:
+            raise ValueError(f"a model carries {', '.join(ATTACHMENTS)}; got {name!r}")
+        others = {key: value for key, value in self.attachments.items() if key != name}
+        self.attachments = others if content is None else others | {name: content}
 
     def _save_pretrained(self, save_directory: Path) -> None:
         super()._save_pretrained(save_directory)
-        (save_directory / CONFIG).write_text(json.dumps(self.config.to_dict(), indent=2) + "\n")
-        write_references(save_directory, self.references)
+        write_json(save_directory / CONFIG, self.config.to_dict())
+        for name in ATTACHMENTS:
+            if name in self.attachments:
+                write_whole(save_directory / name, self.attachments[name])
+            else:
+                (save_directory / name).unlink(missing_ok=True)  # of another model
         write_manifest(save_directory)
 
     @classmethod
@@ -153,13 +161,13 @@ class HubModel(PyTorchModelHubMixin, library_name="linverse"):
             model.load_state_dict(load_file(folder / WEIGHTS, device=map_location), strict=True, assign=True)
         except (RuntimeError, SafetensorError) as error:
             raise ModelFileError(f"{folder / WEIGHTS} does not fit its configuration: {error}") from error
-        model.references = folder_references(folder)
+        model.attachments = {name: (folder / name).read_bytes() for name in ATTACHMENTS if (folder / name).is_file()}
         return model.to(map_location, memory_format=torch.channels_last).eval().requires_grad_(False)
 
 
 def read_config(folder: Path, config_type: type[Any]) -> Any:
     """The configuration of a saved model; another kind of model is refused."""
-    data = _read_json(folder / CONFIG)
+    data = read_object(folder / CONFIG)
     kind = data.get("kind")
     if kind != config_type.kind:
         raise ModelFileError(f"{folder} holds a model of the kind {kind!r}, where {config_type.kind!r} was asked for")
@@ -169,22 +177,24 @@ def read_config(folder: Path, config_type: type[Any]) -> Any:
         raise ModelFileError(f"{folder / CONFIG} does not describe a model of this version: {error}") from error
 
 
-def folder_references(folder: Path) -> References | None:
-    """The reference images of a saved model, if it has any."""
-    try:
-        return read_references(folder)
-    except (ValueError, OSError) as error:
-        raise ModelFileError(f"{folder / REFERENCE} holds no reference images: {error}") from error
-
-
 def download(repo_id: str, **options: Any) -> Path:
     """The folder of a model of the hub, in its cache."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError
 
     try:
-        return Path(snapshot_download(repo_id, allow_patterns=[WEIGHTS, CONFIG, MANIFEST, CARD, REFERENCE], **options))
+        return Path(snapshot_download(repo_id, allow_patterns=[WEIGHTS, CONFIG, MANIFEST, *ATTACHMENTS], **options))
     except (OSError, HFValidationError) as error:
         raise ModelFileError(
             f"there is no folder {repo_id!r}, and the hub gave no model of that name: {error}"
         ) from error
+
+
+def hash_weights(model: nn.Module) -> str:
+    """SHA-256 over the names, shapes, types and bytes of a model's weights, in the order of their names."""
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        array = value.detach().cpu().contiguous()
+        digest.update(f"{name} {tuple(array.shape)} {array.dtype}\n".encode())
+        digest.update(array.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
