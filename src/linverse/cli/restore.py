@@ -32,7 +32,8 @@ examples:
   linverse restore torn.png --mask mask.png                white = measured, black = missing (or use the alpha channel)
   linverse restore small.png --task superres                    a 7×7 picture becomes a 28×28 one
 
-tasks: denoise, box, half, right-half, random-pixels, gauss, motion, defocus, superres, demosaic; options follow a colon: gauss:std=1,sigma=0.02
+tasks: denoise, box, half, right-half, random-pixels, gauss, motion, defocus, superres, demosaic;
+options follow a colon: gauss:std=1,sigma=0.02
 """
 
 
