@@ -34,8 +34,8 @@ from linverse.sampling import (
     geometric,
     sample,
 )
-from linverse.sampling.points import Eye
-from linverse.sampling.predictors import Past
+from linverse.sampling.evaluator import Evaluator
+from linverse.sampling.predictors import PreviousStep
 
 SHAPE, DIM = (1, 2, 4), 8
 FLOOR = 1e-6
@@ -95,13 +95,13 @@ def exact_law(energy: Energy, predictor: Predictor, path: Path) -> tuple[Tensor,
     noises = path.steps if predictor.noisy else 0
     rows = DIM * (noises + 1)
     impulses = torch.eye(rows, dtype=torch.float64).reshape(noises + 1, DIM, rows).movedim(2, 1)
-    look, past = Eye(energy, path.template), None
-    point = look(impulses[0].reshape(rows, *SHAPE), path.log_variance[0])
+    evaluator, previous = Evaluator(energy, path.template), None
+    here = evaluator(impulses[0].reshape(rows, *SHAPE), path.log_variance[0])
     for step, log_next in enumerate(path.log_variance[1:], start=1):
-        noise = impulses[step].reshape(rows, *SHAPE) if predictor.noisy else point.z
-        ahead = look(predictor.step(point, log_next, past, noise, look), log_next)
-        past, point = Past(ahead.mean - point.mean, point.log_variance - log_next), ahead
-    out = path.template.synthesis(point.mean).flatten(1)
+        noise = impulses[step].reshape(rows, *SHAPE) if predictor.noisy else here.z
+        ahead = evaluator(predictor.step(here, log_next, previous, noise, evaluator), log_next)
+        previous, here = PreviousStep(ahead.mean - here.mean, here.log_variance - log_next), ahead
+    out = path.template.synthesis(here.mean).flatten(1)
     start = path.template.analysis(eye().reshape(DIM, *SHAPE)).flatten(1)
     return (start @ out[:DIM]).mT, out[DIM:].mT @ out[DIM:]
 

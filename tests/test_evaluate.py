@@ -338,7 +338,7 @@ def test_a_broken_method_is_reported_and_the_others_go_on(tmp_path: Path) -> Non
         (lambda n: torch.full((n, *SHAPE), math.nan), "NaN"),
         (lambda n: torch.zeros(n, 1, 4, 4), "were asked for"),
         (lambda n: [torch.zeros(SHAPE)] * n, "list"),
-        (lambda n: torch.full((n, *SHAPE), 1e30), "NaN or infinite"),
+        (lambda n: torch.full((n, *SHAPE), math.inf), "NaN or infinite"),
     ],
 )
 def test_nonsense_is_a_failure(answer: Callable[[int], Any], complaint: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from conftest import COVARIANCES, DEGRADATIONS, ENERGIES, Shape, energy_and_law
-from linverse.analytic import GaussianMixture
+from linverse.analytic import DiagonalGaussian, GaussianMixture, GaussianScaleMixture
 from linverse.covariance import Covariance, VarianceRange
 from linverse.degradations import (
     Blur,
@@ -85,7 +85,13 @@ def test_mean_std_and_evidence_are_exact(degradation_name: str, energy_name: str
     variance = (basis.mT @ truth.covariance @ basis).diagonal(dim1=1, dim2=2).reshape(-1, *SHAPE)
     if posterior.covariance.multiplicity > 1:
         variance = variance.mean(1, keepdim=True)
-    torch.testing.assert_close(posterior.std(), variance.sqrt(), rtol=1e-5, atol=tolerance)
+    torch.testing.assert_close(posterior.coefficient_std(), variance.sqrt(), rtol=1e-5, atol=tolerance)
+    assert posterior.std().shape == (2, *SHAPE)
+    average = truth.covariance.diagonal(dim1=1, dim2=2).mean(dim=1)  # of a pixel, whatever the basis
+    torch.testing.assert_close(posterior.std().square().mean(dim=(1, 2, 3)), average, rtol=1e-5, atol=tolerance)
+    if posterior.covariance.basis == "spatial" and posterior.covariance.multiplicity == 1:
+        exact_std = truth.covariance.diagonal(dim1=1, dim2=2).sqrt().reshape(-1, *SHAPE)
+        torch.testing.assert_close(posterior.std(), exact_std, rtol=1e-5, atol=tolerance)
     torch.testing.assert_close(posterior.evidence(), evidence, rtol=0, atol=2 * tolerance)
 
 
@@ -203,6 +209,35 @@ def test_coefficients_at_the_floor_leave_the_density(
     tolerance = 1e-6 if dtype == torch.float64 else 0.02
     actual = posterior.log_prob(cov.synthesis(z).to(dtype))
     torch.testing.assert_close(actual, expected, rtol=0, atol=tolerance)
+
+
+def levels_up_to(top: float, family: str, dtype: torch.dtype) -> Covariance:
+    """λ from under 1e-3 to `top`, geometric, of 28×28 images."""
+    log_variance = torch.linspace(math.log(1e-4), math.log(top), 784, dtype=torch.float64)
+    return COVARIANCES[family](log_variance.reshape(1, 1, 28, 28).to(dtype), 1)
+
+
+@pytest.mark.parametrize("top", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("family", COVARIANCES)
+@pytest.mark.parametrize("kind", ["diagonal-gaussian", "scale-mixture"])
+def test_densities_are_accurate_in_float32(kind: str, family: str, top: float) -> None:
+    """To 1e-3 nats of 784 dimensions, of the same y, as noisy as it can be, against float64."""
+    generator, limits = keyed_generator("float32", family), VarianceRange(1e-6, 1e3)
+    wide = levels_up_to(top, family, torch.float32)
+    found = {}
+    x = torch.rand(3, 1, 28, 28, generator=generator)
+    y = (x + wide.sample_noise(generator, batch=3)).contiguous()
+    for dtype in (torch.float32, torch.float64):
+        cov = wide.to(dtype)
+        if kind == "scale-mixture":
+            energy: Energy = GaussianScaleMixture(
+                torch.tensor([0.3, 0.7]), torch.tensor([0.05, 0.6]), (1, 28, 28), limits
+            )
+        else:
+            energy = DiagonalGaussian(cov.isotropic(0.1), torch.full((1, 28, 28), 0.4, dtype=dtype), limits)
+        found[dtype] = Posterior(energy, ColouredNoise(wide).encode(y).to(dtype)).log_prob(x.to(dtype))
+    assert float(found[torch.float64].abs().min()) > 10
+    torch.testing.assert_close(found[torch.float32], found[torch.float64], rtol=0, atol=1e-3)
 
 
 def test_a_wholly_pinned_posterior_has_nothing_left_to_say() -> None:

@@ -1,9 +1,9 @@
 """Posterior(energy, measurement): what a user holds. One model answers every question about a degraded image.
 
-Densities are of images at the energy's floor λ_min, x + N(0, λ_min): with K = (C+λ_min)/(C+λ) and V = (C+λ_min)(λ−λ_min)/(C+λ),
-    log p(x|y) = Σ_i log N(x_i; m + K(y−m), V) − R(x, Σ_min) + R(y, Σ),   R = U − U_G,
-which equals −U(x, Σ_min) + log N(y; x, Σ−Σ_min) + U(y, Σ) without its cancellations. Coefficients already at λ_min are pinned and
-leave the density.
+Densities are of images at the energy's floor λ_min, x + N(0, λ_min):
+    log p(x|y) = −U(x, Σ_min) + log N(y; x, Σ−Σ_min) + U(y, Σ)                     (mathematics §3)
+Coefficients already at λ_min are pinned and leave the Gaussian. The energies are sums in float64, and so is the Gaussian, of the same y and
+log λ that the energy saw: in float32 the whole is good to 1e-3 nats for λ up to 1e3.
 
 The most probable x is not among the answers: at the floor of a high-dimensional density it looks like no sample, and from where a search
 for it starts decides what it finds. `rank` sorts samples by their density instead.
@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from linverse.covariance import Covariance
+from linverse.degradations import ImageLike, as_tensor
 from linverse.energy import Energy, Evaluation, evaluate_in_basis
 from linverse.measurement import Lifted, Measurement
+from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
-from linverse.sampling import Path, SampleResult, sample
+from linverse.sampling import Kernel, Path, Predictor, SampleResult, SamplerOptions, sample_in_basis
 from linverse.sampling.guided import Rule
-from linverse.sampling.sampler import chunk_size
+from linverse.sampling.sampler import Finish, chunk_size
 from linverse.units import bits_per_dim, decibels_per_dim
 
 
@@ -42,23 +44,34 @@ def residual(energy: Energy, y: Tensor, cov: Covariance) -> Tensor:
 
 
 class Posterior:
-    """p(x | measurement) under an energy's prior."""
+    """p(x | measurement) under an energy's prior: what the image most likely was, how sure we are, what else it could have been.
+
+    >>> import torch, linverse as lv
+    >>> from linverse.analytic import GaussianMixture
+    >>> energy = GaussianMixture(
+    ...     torch.ones(2), torch.rand(2, 16), 0.02 * torch.eye(16).expand(2, 16, 16), (1, 4, 4), lv.VarianceRange(1e-6, 1e3)
+    ... )
+    >>> post = lv.Posterior(energy, lv.Box(side=2, sigma=0.1).measure(torch.rand(1, 1, 4, 4)))
+    >>> post.mean().shape, post.std().shape, post.sample(3, path=10).shape
+    (torch.Size([1, 1, 4, 4]), torch.Size([1, 1, 4, 4]), torch.Size([3, 1, 1, 4, 4]))
+    """
 
     def __init__(self, energy: Energy, measurement: Measurement, generator: torch.Generator | None = None) -> None:
         """The generator draws the little noise that lifts variances to λ_min; without one the result is reproducible."""
-        channels, height, width = energy.shape
-        template = measurement.template
-        if (template.channels, *template.size) != energy.shape:
-            raise ValueError(
-                f"the measurement is of {template.channels}×{template.size[0]}×{template.size[1]} images; "
-                f"the model takes {channels}×{height}×{width} images"
+        if not isinstance(measurement, Measurement):
+            raise TypeError(
+                f"measurement is a {type(measurement).__name__}; make one by a degradation, e.g. "
+                "lv.Denoising(sigma=0.1).from_raw(picture)"
             )
-        self.energy, self.measurement = energy, measurement
+        _check_fit(energy, measurement)
+        self.energy, self.measurement = energy, _in_precision_of(energy, measurement)
         self._lifted = self.lift(generator or keyed_generator("lift"), random_fill=False)
         self._excess = energy.range.excess(self._lifted.cov)
         self._warned = False
         self._evaluation: Evaluation | None = None
-        self._residual: Tensor | None = None
+
+    def __repr__(self) -> str:
+        return f"Posterior({type(self.energy).__name__}, {self.measurement})"
 
     def lift(self, generator: torch.Generator | None = None, *, random_fill: bool = True) -> Lifted:
         """(y, Σ) in the energy's range; a fresh random fill of what was not measured, or the prior mean there."""
@@ -83,29 +96,44 @@ class Posterior:
         """Energy, scores, mean and variance at the measurement (one network evaluation, kept)."""
         self._warn_once()
         if self._evaluation is None:
-            self._evaluation = evaluate_in_basis(
-                self.energy, self._lifted.cov.analysis(self._lifted.y), self._lifted.cov
-            )
+            self._evaluation = evaluate_in_basis(self.energy, self._lifted.coefficients, self._lifted.cov)
         return self._evaluation
 
     def mean(self) -> Tensor:
-        """E[x|y] in one shot, [B, C, H, W]."""
+        """E[x|y] in one shot, pixels [B, C, H, W]: the restoration of least squared error."""
         return self.evaluate().mean
 
-    def std(self, samples: int | None = None, steps: Path | Rule | int = 50, **options: Any) -> Tensor:
-        """√Var[x_i|y] in one shot, of log λ's shape, per coefficient of the measurement's basis (pixels for masks and denoising).
+    def coefficient_std(self) -> Tensor:
+        """√Var[x_i|y] in one shot of each coefficient of the measurement's eigenbasis, of log λ's shape."""
+        return self.evaluate().variance.sqrt()
 
-        With a number of `samples`, their spread in pixels, [B, C, H, W], whatever the basis; steps and options as in `draw`. An
-        interruption leaves the spread of the samples that were finished.
+    def std(
+        self,
+        samples: int | None = None,
+        path: Path | Rule | int = 50,
+        *,
+        generator: torch.Generator | None = None,
+        progress: Progress = silent,
+        chunk: int | None = None,
+    ) -> Tensor:
+        """How sure we are of every pixel, whatever the basis: the standard deviation of x given y, [B, C, H, W].
+
+        In one shot it is exact where the basis is pixels (noise, masks). In a frequency basis it is the *diagonal approximation*: the
+        coefficients' variances, averaged over the block (super-resolution) or the whole image (blurs), because one evaluation does not
+        tell how coefficients are correlated. Channels that share a noise level share their mean variance.
+        With a number of `samples` it is their spread, exact up to Monte Carlo and path error; an interruption leaves the spread of the
+        samples that were finished, and says how many. `coefficient_std` has the frequencies.
         """
         if samples is None:
-            return self.evaluate().variance.sqrt()
+            cov = self.covariance
+            return cov.full(cov.pool(self.evaluate().variance)).sqrt()
         if samples < 2:
             raise ValueError(f"a spread takes at least 2 samples; got {samples}")
-        drawn = self.draw(samples, steps, **options)
-        whole = self._by_measurement(drawn.samples[: drawn.finished])
+        drawn = self.draw(samples, path, generator=generator, progress=progress, chunk=chunk)
+        whole = self._by_measurement(drawn.samples)
         if len(whole) < 2:
             raise KeyboardInterrupt("interrupted before two samples were finished: they have no spread")
+        self._say_interrupted(drawn, samples, "the spread is theirs")
         return whole.std(dim=0)
 
     def evidence(self) -> Tensor:
@@ -116,7 +144,7 @@ class Posterior:
     # --- densities ---------------------------------------------------------------------------------------------------------
 
     def log_prob(
-        self, x: Tensor, *, unit: str = "nats", floor_noise: bool = False, generator: torch.Generator | None = None
+        self, x: ImageLike, *, unit: str = "nats", floor_noise: bool = False, generator: torch.Generator | None = None
     ) -> Tensor:
         """log p(x|y), [B]: nats, "bits/dim" (negative log) or "dB/dim". x are images at the floor λ_min, one for each measurement.
 
@@ -125,13 +153,13 @@ class Posterior:
         """
         self._warn_once()
         check_unit(unit)
-        self.covariance.check_image(x)
+        images = self._images(x)
         count = self.measurement.batch
-        if len(x) != count and count != 1:
-            raise ValueError(f"there are {len(x)} images for {count} measurements; give one for each")
-        rows = torch.arange(count).expand(len(x)) if count == 1 else torch.arange(count)
-        noise = self._floor_noise(x, generator) if floor_noise else None
-        return in_unit(self._log_density(x, rows, noise), self.covariance.dim, unit)
+        if len(images) != count and count != 1:
+            raise ValueError(f"there are {len(images)} images for {count} measurements; give one for each")
+        rows = torch.arange(count).expand(len(images)) if count == 1 else torch.arange(count)
+        noise = self._floor_noise(images, generator) if floor_noise else None
+        return in_unit(self._log_density(images, rows, noise), self.covariance.dim, unit)
 
     @torch.no_grad()
     def rank(
@@ -150,10 +178,10 @@ class Posterior:
         self._warn_once()
         check_unit(unit)
         count = self.measurement.batch
+        samples = as_tensor(samples, "samples")
         if samples.ndim != 5 or samples.shape[1] != count or len(samples) == 0:
             raise ValueError(f"samples have shape {tuple(samples.shape)}; they must be [n ≥ 1, {count}, C, H, W]")
-        flat, rows = samples.flatten(0, 1), torch.arange(count).repeat(len(samples))
-        self.covariance.check_image(flat)
+        flat, rows = self._images(samples.flatten(0, 1), "samples"), torch.arange(count).repeat(len(samples))
         noise = self._floor_noise(flat, generator) if floor_noise else None
         parts = torch.arange(len(flat)).split(chunk_size(chunk, self.covariance))
         log_density = torch.cat([self._log_density(flat[part], rows[part], noise) for part in parts])
@@ -161,6 +189,16 @@ class Posterior:
             raise FloatingPointError(f"log p(x|y) is NaN for {int(log_density.isnan().sum())} of {len(flat)} samples")
         values, order = log_density.unflatten(0, (-1, count)).sort(dim=0, descending=True)
         return samples[order, torch.arange(count)], in_unit(values, self.covariance.dim, unit)
+
+    def _images(self, x: ImageLike, name: str = "image") -> Tensor:
+        """Images that a density can be asked of, in the measurement's precision."""
+        images = as_tensor(x, name)
+        self.covariance.check_image(images)
+        if len(images) == 0:
+            raise ValueError(f"{name} has shape {tuple(images.shape)}: there is nothing in it")
+        if not bool(torch.isfinite(images).all()):
+            raise ValueError(f"{name} has {int((~torch.isfinite(images)).sum())} NaN or infinite pixels")
+        return images.to(self.covariance.log_variance)
 
     def _floor_noise(self, like: Tensor, generator: torch.Generator | None) -> Tensor:
         """N(0, λ_min) for each measurement, [B, C, H, W]."""
@@ -172,84 +210,133 @@ class Posterior:
         """log p(x|y), nats, of images x + noise; `rows` says which measurement (and which noise) each of them belongs to."""
         if noise is not None:
             x = x + noise[rows]
-        y, cov = self._repeated(rows)
+        z, cov = self._repeated(rows)
         floor = self.covariance[:1].isotropic(self.energy.range.minimum).expand(len(x))
-        return self._transition(x, y, cov, floor) - residual(self.energy, x, floor) + self._residual_of_y()[rows]
+        return self._likelihood(x, z, cov, floor) - self.energy(x, floor) + self.evaluate().energy[rows]
 
     def _repeated(self, rows: Tensor) -> tuple[Tensor, Covariance]:
-        """(y, Σ) of the measurements of the given numbers; views, where there is only one."""
-        y, cov = self._lifted.y, self._lifted.cov
-        if len(y) == 1:
-            return y.expand(len(rows), -1, -1, -1), cov.expand(len(rows))
-        return y[rows], cov[rows]
+        """(Qᵀy, Σ) of the measurements of the given numbers; views, where there is only one."""
+        z, cov = self._lifted.coefficients, self._lifted.cov
+        if len(z) == 1:
+            return z.expand(len(rows), -1, -1, -1), cov.expand(len(rows))
+        return z[rows], cov[rows]
 
-    @torch.no_grad()
-    def _residual_of_y(self) -> Tensor:
-        """R(y, Σ), [B], evaluated once."""
-        if self._residual is None:
-            self._residual = residual(self.energy, self._lifted.y, self._lifted.cov)
-        return self._residual
-
-    def _transition(self, x: Tensor, y: Tensor, cov: Covariance, floor: Covariance) -> Tensor:
-        """Σ_i log N(x_i; m + K(y−m), V) over the coefficients that are not pinned at λ_min."""
-        mean, prior = self.energy.gaussian(cov)
-        log_prior = prior.log()
-        log_total = torch.logaddexp(log_prior, cov.log_variance)
-        log_low = torch.logaddexp(log_prior, floor.log_variance)
+    @staticmethod
+    def _likelihood(x: Tensor, z: Tensor, cov: Covariance, floor: Covariance) -> Tensor:
+        """log N(y; x, Σ−Σ_min) over what is not pinned at λ_min, [B], in float64; λ−λ_min = −λ·expm1(log λ_min − log λ)."""
+        cov, log_floor = cov.to(torch.float64), floor.log_variance.double()
         # log λ_min is negative and rounded: the margin goes up from it, a few float32 units of its size
-        free = cov.log_variance > floor.log_variance + 1e-6 * (1 + floor.log_variance.abs())
-        gap = torch.where(free, floor.log_variance - cov.log_variance, torch.full_like(cov.log_variance, -1.0))
-        log_spread = log_low + cov.log_variance + torch.log(-torch.expm1(gap)) - log_total
-        shift = cov.analysis(x) - mean - torch.exp(log_low - log_total) * (cov.analysis(y) - mean)
-        terms = -0.5 * (shift.square() * torch.exp(-log_spread) + log_spread + math.log(2 * math.pi))
-        return torch.where(free, terms, torch.zeros_like(terms)).double().sum(dim=(1, 2, 3))
+        free = cov.log_variance > log_floor + 1e-6 * (1 + log_floor.abs())
+        gap = torch.where(free, log_floor - cov.log_variance, torch.full_like(cov.log_variance, -1.0))
+        log_step = cov.log_variance + torch.log(-torch.expm1(gap))
+        shift = z.double() - cov.analysis(x.double())
+        terms = -0.5 * (shift.square() * torch.exp(-log_step) + log_step + math.log(2 * math.pi))
+        return torch.where(free, terms, torch.zeros_like(terms)).sum(dim=(1, 2, 3))
 
     # --- samples -----------------------------------------------------------------------------------------------------------
 
     def draw(
-        self, n: int, steps: Path | Rule | int = 50, *, generator: torch.Generator | None = None, **options: Any
+        self,
+        n: int,
+        path: Path | Rule | int = 50,
+        *,
+        predictor: Predictor | None = None,
+        corrector: Kernel | Sequence[Kernel] | None = None,
+        corrector_steps: int = 1,
+        temperature: float = 1.0,
+        floor: float | None = None,
+        finish: Finish = "mean",
+        generator: torch.Generator | None = None,
+        progress: Progress = silent,
+        chunk: int | None = None,
     ) -> SampleResult:
         """n posterior samples of each measurement with all that the sampler reports; rows are sample-major: [n·B, C, H, W].
 
-        What was not measured is filled afresh for every sample. `steps` is a number, a path or a guided rule; the other options
-        (`predictor`, `corrector`, `corrector_steps`, `temperature`, `finish`, `progress`, `chunk`) are those of `sampling.sample`.
+        What was not measured is filled afresh for every sample. `path` is a number of steps, a path or a guided rule; the options are
+        those of `sampling.sample`.
         """
         if n < 1:
             raise ValueError(f"the number of samples is at least 1; got {n}")
         self._warn_once()
-        y, cov = self._redrawn(torch.arange(self.measurement.batch).repeat(n), generator)
-        return sample(self.energy, y, cov, steps, generator=generator, check_range=self._excess is None, **options)
+        z, cov = self._redrawn(torch.arange(self.measurement.batch).repeat(n), generator)
+        options = SamplerOptions(path, predictor, corrector, corrector_steps, temperature, floor, finish, chunk)
+        known = self._excess is None
+        return sample_in_basis(self.energy, z, cov, options, generator=generator, progress=progress, check_range=known)
 
     def _redrawn(self, rows: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Covariance]:
-        """(y, Σ) of the measurements of the given numbers, with fresh fills.
+        """(Qᵀy, Σ) of the measurements of the given numbers, with fresh fills.
 
         What was measured stays as it is lifted in every other answer, so that `log_prob` speaks of the same posterior.
         """
-        y, cov = self._repeated(rows)
+        z, cov = self._repeated(rows)
         if bool(self.measurement.measured.all()):
-            return y, cov
+            return z, cov
         measurement = self.measurement[rows]
         fresh = measurement.lift(self.energy.range, self.energy.gaussian(measurement.template), generator)
-        z = torch.where(measurement.measured, cov.analysis(y), cov.analysis(fresh.y))
-        return cov.synthesis(z), cov
+        return torch.where(measurement.measured, z, fresh.coefficients), cov
 
-    def sample(self, n: int, steps: Path | Rule | int = 50, **options: Any) -> Tensor:
+    def sample(
+        self,
+        n: int,
+        path: Path | Rule | int = 50,
+        *,
+        predictor: Predictor | None = None,
+        corrector: Kernel | Sequence[Kernel] | None = None,
+        corrector_steps: int = 1,
+        temperature: float = 1.0,
+        floor: float | None = None,
+        finish: Finish = "mean",
+        generator: torch.Generator | None = None,
+        progress: Progress = silent,
+        chunk: int | None = None,
+    ) -> Tensor:
         """n posterior samples of each measurement, [n, B, C, H, W]; options as in `draw`.
 
-        Ctrl-C gives what is there, with a warning: `draw` tells how many of them are finished.
+        Ctrl-C gives those that were finished, with a warning that says how many; `draw` also keeps what was on its way.
         """
-        drawn = self.draw(n, steps, **options)
+        drawn = self.draw(
+            n,
+            path,
+            predictor=predictor,
+            corrector=corrector,
+            corrector_steps=corrector_steps,
+            temperature=temperature,
+            floor=floor,
+            finish=finish,
+            generator=generator,
+            progress=progress,
+            chunk=chunk,
+        )
+        finished = self._by_measurement(drawn.samples)
+        if len(finished) == 0:
+            raise KeyboardInterrupt("interrupted before a sample was finished (fewer at a time: `chunk`)")
+        self._say_interrupted(drawn, n, "the others are left out")
+        return finished
+
+    def _say_interrupted(self, drawn: SampleResult, wanted: int, consequence: str) -> None:
         if not drawn.completed:
-            warnings.warn(
-                f"interrupted: {drawn.finished} samples are finished; any after them are means given the noise that was left",
-                stacklevel=2,
-            )
-        return self._by_measurement(drawn.samples)
+            finished = len(drawn.samples) // self.measurement.batch
+            warnings.warn(f"interrupted: {finished} of {wanted} samples were finished; {consequence}", stacklevel=3)
 
     def _by_measurement(self, samples: Tensor) -> Tensor:
         """[n·B, …] → [n, B, …], without what an interruption left of a round."""
         count = self.measurement.batch
         return samples[: len(samples) // count * count].unflatten(0, (len(samples) // count, count))
+
+
+def _check_fit(energy: Energy, measurement: Measurement) -> None:
+    """Refuse a measurement of images of another shape than the energy's (None: any)."""
+    template = measurement.template
+    found, taken = (template.channels, *template.size), tuple(energy.shape)
+    if any(want is not None and have != want for have, want in zip(found, taken, strict=True)):
+        accepted = "×".join("any" if side is None else str(side) for side in taken)
+        raise ValueError(f"the measurement is of {'×'.join(map(str, found))} images; the model takes {accepted} images")
+
+
+def _in_precision_of(energy: Energy, measurement: Measurement) -> Measurement:
+    """A network answers in the precision of its weights; exact energies in that of the data."""
+    weights = next(energy.parameters(), None) if isinstance(energy, nn.Module) else None
+    return measurement if weights is None else measurement.to(weights.dtype).to(weights.device)
 
 
 UNITS = ("nats", "bits/dim", "dB/dim")

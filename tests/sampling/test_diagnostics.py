@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from linverse.rng import keyed_generator
-from linverse.sampling import Info
+from linverse.sampling import KernelInfo
 from linverse.sampling.diagnostics import (
     coverage,
     effective_sample_size,
@@ -44,7 +44,7 @@ def test_r_hat_sees_chains_that_disagree() -> None:
 
 def test_acceptance_summary() -> None:
     acceptance = torch.tensor([[0.2, 0.4], [0.6, 0.8]])
-    summary = summarise_acceptance(Info(acceptance, acceptance > 0.5, acceptance, acceptance))
+    summary = summarise_acceptance(KernelInfo(acceptance, acceptance > 0.5, acceptance, acceptance))
     assert summary.mean == pytest.approx(0.5)
     assert (summary.lowest_step, summary.lowest_chain, summary.moved) == pytest.approx((0.3, 0.4, 0.5))
 

@@ -18,8 +18,8 @@ from linverse.posterior import Posterior
 from linverse.rng import keyed_generator
 from linverse.sampling import Euler, ProbabilityFlowHeun, VarianceStep
 from linverse.sampling.diagnostics import coverage, ranks, uniformity
-from linverse.sampling.points import Look, Point
-from linverse.sampling.predictors import Past
+from linverse.sampling.evaluator import Evaluate, Iterate
+from linverse.sampling.predictors import PreviousStep
 from oracles import Law, matrix_of, z_threshold
 from tiny import tiny_energy
 
@@ -72,9 +72,11 @@ def test_the_spread_of_samples_is_the_exact_standard_deviation(name: str) -> Non
     ratio = spread.square().flatten() / exact.covariance[0].diagonal()
     # a variance of n draws of a Gaussian has relative sd √(2/n); the path's own error is below 1 %
     assert float((ratio - 1).abs().max()) < z_threshold(DIM, 1e-5) * math.sqrt(2 / n) + 0.01
-    one_shot = posterior.std()
-    agrees = float((one_shot.square().flatten() / exact.covariance[0].diagonal() - 1).abs().max()) < 1e-3
+    one_shot = posterior.std().square().flatten()
+    assert one_shot.shape == (DIM,)
+    agrees = float((one_shot / exact.covariance[0].diagonal() - 1).abs().max()) < 1e-3
     assert agrees == (name == "mask")
+    assert float(one_shot.sum()) == pytest.approx(float(exact.covariance[0].trace()), rel=1e-3)  # right on average
 
 
 def test_the_rank_of_the_truths_density_is_uniform() -> None:
@@ -118,8 +120,10 @@ def test_what_was_measured_is_the_same_in_every_answer() -> None:
 class Still(ProbabilityFlowHeun):
     """A predictor that goes nowhere."""
 
-    def step(self, point: Point, log_next: Tensor, past: Past | None, noise: Tensor, look: Look) -> Tensor:
-        return point.z
+    def step(
+        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
+    ) -> Tensor:
+        return here.z
 
 
 def test_guided_rules_and_correctors_can_be_asked_for() -> None:
@@ -222,7 +226,7 @@ def test_chunks_bound_the_memory_and_change_nothing() -> None:
     energy, posterior = watched()
     seen: list[tuple[int, int]] = []
     options = {"predictor": ProbabilityFlowHeun(), "finish": "floor"}  # without noise chunks must agree to the digit
-    parts = posterior.sample(4, 3, chunk=3, progress=lambda done, total: seen.append((done, total)), **options)
+    parts = posterior.sample(4, 3, chunk=3, progress=lambda task, done, total: seen.append((done, total)), **options)
     assert max(energy.seen) == 3
     assert seen == [(done, 9) for done in range(1, 10)]  # 8 rows in 3 chunks of 3 steps
     torch.testing.assert_close(parts, posterior.sample(4, 3, **options))
@@ -237,13 +241,16 @@ def test_an_interruption_gives_what_is_there() -> None:
     _, posterior = watched(stop=2 * a_chunk + 3)
     options = {"chunk": 3, "finish": "floor"}
     drawn = posterior.draw(4, steps, generator=keyed_generator("stop"), **options)
-    assert (drawn.completed, drawn.finished, len(drawn.samples)) == (False, 6, 8)
+    assert (drawn.completed, len(drawn.samples), len(drawn.unfinished)) == (False, 6, 2)
+    whole = watched()[1].draw(4, steps, generator=keyed_generator("stop"), **options).samples
+    assert torch.equal(drawn.samples, whole[:6])
     _, posterior = watched(stop=2 * a_chunk + 3)
-    with pytest.warns(UserWarning, match="interrupted: 6 samples are finished"):
+    with pytest.warns(UserWarning, match="interrupted: 3 of 4 samples were finished; the others are left out"):
         samples = posterior.sample(4, steps, generator=keyed_generator("stop"), **options)
-    assert samples.shape == (4, 2, *SHAPE)
+    assert torch.equal(samples, whole[:6].unflatten(0, (3, 2)))
     _, posterior = watched(stop=2 * a_chunk + 3)
-    spread = posterior.std(4, steps, generator=keyed_generator("stop"), chunk=3)
+    with pytest.warns(UserWarning, match="interrupted: 3 of 4 samples were finished; the spread is theirs"):
+        spread = posterior.std(4, steps, generator=keyed_generator("stop"), chunk=3)
     whole = watched()[1].draw(4, steps, generator=keyed_generator("stop"), chunk=3).samples[:6].unflatten(0, (3, 2))
     torch.testing.assert_close(spread, whole.std(dim=0))
     with pytest.raises(KeyboardInterrupt, match="before two samples"):
@@ -253,9 +260,10 @@ def test_an_interruption_gives_what_is_there() -> None:
 
 
 def test_fewer_rows_than_measurements_make_no_sample() -> None:
-    _, posterior = watched(stop=2)
-    with pytest.warns(UserWarning, match="interrupted: 0 samples"):
-        assert posterior.sample(4, 3, chunk=1).shape == (0, 2, *SHAPE)
+    for stop in (2, 6):  # in the first row, and in the second: half a round
+        _, posterior = watched(stop=stop)
+        with pytest.raises(KeyboardInterrupt, match="before a sample was finished"):
+            posterior.sample(4, 3, chunk=1)
 
 
 # --- what an energy does not know --------------------------------------------------------------------------------------------

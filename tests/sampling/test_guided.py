@@ -12,7 +12,7 @@ from linverse.covariance import SpatialCovariance, VarianceRange
 from linverse.rng import keyed_generator
 from linverse.sampling import (
     MALA,
-    Info,
+    KernelInfo,
     MagnitudeStep,
     MirrorStep,
     PathTarget,
@@ -22,11 +22,11 @@ from linverse.sampling import (
     freeze,
     sample,
 )
+from linverse.sampling.evaluator import Iterate
 from linverse.sampling.guided import join_paths
-from linverse.sampling.langevin import start
+from linverse.sampling.langevin import begin_chain
 from linverse.sampling.paths import geometric
-from linverse.sampling.points import Point
-from linverse.sampling.sampler import Guide, Run
+from linverse.sampling.run import GuidedSchedule, Run
 
 FLOOR = 1e-3
 RULES: dict[str, Rule] = {
@@ -36,14 +36,14 @@ RULES: dict[str, Rule] = {
 }
 
 
-def point(kappa: Tensor, variance: Tensor, log_variance: Tensor) -> Point:
-    return Point(kappa, log_variance, kappa, variance, kappa, torch.zeros(1))
+def iterate(kappa: Tensor, variance: Tensor, log_variance: Tensor) -> Iterate:
+    return Iterate(kappa, log_variance, kappa, variance, kappa, torch.zeros(1))
 
 
 def test_the_rules() -> None:
     kappa = torch.tensor([-40.0, -0.2, 0.0, 0.5]).reshape(1, 1, 1, 4)
     log_variance = torch.zeros(1, 1, 1, 4)
-    here = point(kappa, torch.tensor([0.0, 0.1, 1.0, 4.0]).reshape(1, 1, 1, 4), log_variance)
+    here = iterate(kappa, torch.tensor([0.0, 0.1, 1.0, 4.0]).reshape(1, 1, 1, 4), log_variance)
     floor = torch.full_like(log_variance, -10.0)
 
     def rates(rule: Rule) -> list[float]:
@@ -129,20 +129,20 @@ def test_a_short_corrector_on_an_adaptive_schedule_is_biased_and_on_a_frozen_one
     energy, y, cov = two_sided(chains, plus)
     rule, kernel, generator = VarianceStep(0.05, 1.0, tolerance=0.03), MALA(1.0), keyed_generator("adaptive")
 
-    def correct(step: int, target: PathTarget, here: Point) -> tuple[Point, list[Info]]:
-        state, info = kernel.step(start(here, target), target, generator)
-        return state.point, [info]
+    def correct(step: int, target: PathTarget, here: Iterate) -> tuple[Iterate, list[KernelInfo]]:
+        state, info = kernel.step(begin_chain(here, target), target, generator)
+        return state.iterate, [info]
 
     def share(x: Tensor) -> float:
         return float((x > 0).double().mean())
 
     wide = cov.expand(chains)
-    run = Run(energy, y, wide, Guide(rule, wide.isotropic(floor)), TwoStepAncestral(), correct, 1.0, generator)
+    run = Run(energy, y, wide, GuidedSchedule(rule, wide.isotropic(floor)), TwoStepAncestral(), correct, 1.0, generator)
     with torch.no_grad():
         run.go(lambda done, total: None)
-    assert run.point is not None
+    assert run.iterate is not None
     error = math.sqrt(plus * (1 - plus) / chains)
-    assert share(run.point.mean) > plus + 8 * error
+    assert share(run.iterate.mean) > plus + 8 * error
     alone = sample(energy, y, cov, rule, floor=floor, generator=generator)
     frozen = freeze(alone.path).resample(60)
     mended = sample(energy, y, cov, frozen, corrector=kernel, generator=generator)

@@ -13,17 +13,17 @@ from linverse.rng import keyed_generator
 from linverse.sampling import (
     MALA,
     ULA,
+    ChainState,
     Kernel,
     OperatorTarget,
     PathTarget,
     SignalToNoiseULA,
-    State,
     Target,
     clamped,
     warm_up,
 )
+from linverse.sampling.evaluator import Evaluator, Iterate
 from linverse.sampling.langevin import DualAveraging
-from linverse.sampling.points import Eye, Point
 from oracles import Law
 
 CHAINS = 5000
@@ -33,7 +33,7 @@ def level(task: Problem, temperature: float = 1.0, share: float = 0.57) -> tuple
     """π_t in the middle of a clamped path, its exact law, and the coefficients (pixels here) that are free."""
     path = clamped(task.cov, 1e-4, 100)
     log_variance = path.log_variance[round(100 * share)]
-    target = PathTarget(Eye(task.energy, task.cov), task.y, task.cov.log_variance, log_variance, temperature)
+    target = PathTarget(Evaluator(task.energy, task.cov), task.y, task.cov.log_variance, log_variance, temperature)
     noise, floor = task.cov.variance.flatten(), log_variance.exp().flatten()
     law = prior(len(task.energy.means))[1]
     blurred = Law(law.log_weights, law.means, law.covariances + torch.diag(floor))
@@ -47,7 +47,7 @@ def after(kernel: Kernel, target: Target, exact: Law, free: Tensor, steps: int =
     state = kernel.init(draw(exact, CHAINS, generator), target)
     for _ in range(steps):
         state, _ = kernel.step(state, target, generator)
-    return discrepancy(state.point.z.flatten(1)[:, free], exact.coordinates(free))
+    return discrepancy(state.iterate.z.flatten(1)[:, free], exact.coordinates(free))
 
 
 # --- targets ---------------------------------------------------------------------------------------------------------------
@@ -72,12 +72,12 @@ def test_the_path_targets_gradient_and_ratio(temperature: float) -> None:
     a.requires_grad_()
     (gradient,) = torch.autograd.grad(log_density(task, target, a).sum(), a)
     a = a.detach()
-    drift = target.drift(target.look(a))
+    drift = target.drift(target.evaluate(a))
     expected = (target.scale.square() * gradient).flatten(1)
     torch.testing.assert_close(drift.flatten(1)[:, free], expected[:, free], rtol=1e-8, atol=1e-12)
     pinned = [i for i in range(DIM) if i not in free.tolist()]
     assert float(drift.flatten(1)[:, pinned].abs().max()) == 0 == float(target.scale.flatten()[pinned].max())
-    ratio = target.log_ratio(target.look(a), target.look(b))
+    ratio = target.log_ratio(target.evaluate(a), target.evaluate(b))
     torch.testing.assert_close(ratio, log_density(task, target, b) - log_density(task, target, a), rtol=1e-8, atol=1e-8)
 
 
@@ -91,7 +91,7 @@ def test_the_ratio_of_float32_chains_is_accurate() -> None:
     )
 
     def ratio(t: PathTarget, dtype: torch.dtype) -> Tensor:
-        return t.log_ratio(*(replace(target.look(z), z=z.to(dtype)) for z in (near, far)))
+        return t.log_ratio(*(replace(target.evaluate(z), z=z.to(dtype)) for z in (near, far)))
 
     # y is rounded too, which moves the likelihood itself by about this much
     assert float((ratio(single, torch.float32) - ratio(target, torch.float64)).abs().max()) < 1e-4
@@ -110,7 +110,7 @@ def operator_target(temperature: float = 1.0) -> tuple[OperatorTarget, Tensor, L
     def backward(r: Tensor) -> Tensor:
         return (r @ matrix).reshape(-1, *SHAPE)
 
-    target = OperatorTarget(Eye(energy, cov), cov, forward, backward, raw, 0.2, gain, temperature)
+    target = OperatorTarget(Evaluator(energy, cov), cov, forward, backward, raw, 0.2, gain, temperature)
     blurred = Law(law.log_weights, law.means, law.covariances + 1e-2 * torch.eye(DIM))
     return target, matrix, blurred
 
@@ -123,8 +123,8 @@ def test_the_operator_targets_gradient_and_ratio(temperature: float) -> None:
     a.requires_grad_()
     (gradient,) = torch.autograd.grad((exact.log_density(a) / temperature).sum(), a)
     a = a.detach()
-    torch.testing.assert_close(target.drift(target.look(a)), target.scale.square() * gradient, rtol=1e-7, atol=1e-9)
-    ratio = target.log_ratio(target.look(a), target.look(b))
+    torch.testing.assert_close(target.drift(target.evaluate(a)), target.scale.square() * gradient, rtol=1e-7, atol=1e-9)
+    ratio = target.log_ratio(target.evaluate(a), target.evaluate(b))
     torch.testing.assert_close(ratio, (exact.log_density(b) - exact.log_density(a)) / temperature, rtol=1e-7, atol=1e-7)
 
 
@@ -150,9 +150,9 @@ def test_the_proposal_ratio_equals_that_of_the_explicit_densities(temperature: f
     eta = kernel.steps_like(noise).reshape(-1, 1)
     width = eta.sqrt() * target.scale.flatten()[free]
 
-    def log_q(to: State, given: State) -> Tensor:
-        centre = (given.point.z + 0.5 * eta.reshape(-1, 1, 1, 1) * given.drift).flatten(1)[:, free]
-        return Normal(centre, width).log_prob(to.point.z.flatten(1)[:, free]).sum(dim=1)
+    def log_q(to: ChainState, given: ChainState) -> Tensor:
+        centre = (given.iterate.z + 0.5 * eta.reshape(-1, 1, 1, 1) * given.drift).flatten(1)[:, free]
+        return Normal(centre, width).log_prob(to.iterate.z.flatten(1)[:, free]).sum(dim=1)
 
     explicit = log_q(state, proposal) - log_q(proposal, state)
     torch.testing.assert_close(
@@ -161,27 +161,27 @@ def test_the_proposal_ratio_equals_that_of_the_explicit_densities(temperature: f
 
 
 class WithoutProposalRatio(MALA):
-    def log_proposal_ratio(self, state: State, proposal: State, noise: Tensor, target: Target) -> Tensor:
+    def log_proposal_ratio(self, state: ChainState, proposal: ChainState, noise: Tensor, target: Target) -> Tensor:
         return torch.zeros(len(noise), dtype=torch.float64)
 
 
 class StateDependentStep(MALA):
     """The signal-to-noise rule inside MALA: η is a function of the state, and its normaliser is ignored."""
 
-    def _frozen(self, state: State, target: Target, noise: Tensor) -> MALA:
+    def _frozen(self, state: ChainState, target: Target, noise: Tensor) -> MALA:
         free = target.scale > 0
         gradient = torch.where(free, state.drift / target.scale, 0.0).flatten(1).norm(dim=1)
         return MALA((self.steps_like(noise) * (noise * free).flatten(1).norm(dim=1) / gradient).clamp_max(8.0))
 
-    def propose(self, state: State, target: Target, noise: Tensor) -> State:
+    def propose(self, state: ChainState, target: Target, noise: Tensor) -> ChainState:
         return self._frozen(state, target, noise).propose(state, target, noise)
 
-    def log_proposal_ratio(self, state: State, proposal: State, noise: Tensor, target: Target) -> Tensor:
+    def log_proposal_ratio(self, state: ChainState, proposal: ChainState, noise: Tensor, target: Target) -> Tensor:
         return self._frozen(state, target, noise).log_proposal_ratio(state, proposal, noise, target)
 
 
 class WithoutMeasurement(PathTarget):
-    def log_ratio(self, old: Point, new: Point) -> Tensor:
+    def log_ratio(self, old: Iterate, new: Iterate) -> Tensor:
         return old.energy - new.energy
 
 
@@ -196,7 +196,7 @@ def test_mala_leaves_the_exact_posterior_invariant_and_the_test_can_tell() -> No
     assert after(ULA(eta), target, exact, free) > 1
     assert after(WithoutProposalRatio(eta), target, exact, free) > 1
     assert after(StateDependentStep(eta), target, exact, free) > 1
-    dropped = WithoutMeasurement(target.eye, target.y, target.log_start, target.log_variance)
+    dropped = WithoutMeasurement(target.evaluator, target.y, target.log_start, target.log_variance)
     assert after(MALA(eta), dropped, exact, free) > 1
 
 
@@ -221,7 +221,7 @@ def test_chains_do_not_see_each_other() -> None:
         generator, state = keyed_generator("same"), MALA(1.0).init(begin, target)
         for _ in range(10):
             state, _ = MALA(1.0).step(state, target, generator)
-        ends.append(state.point.z)
+        ends.append(state.iterate.z)
     assert torch.equal(ends[0][0], ends[1][0])
     assert not torch.equal(ends[0][1], ends[1][1])
 
@@ -237,12 +237,12 @@ def test_pinned_coefficients_do_not_move_and_states_stay_consistent(kernel: Kern
     state, generator = kernel.init(z, target), keyed_generator("steps")
     for _ in range(5):
         state, info = kernel.step(state, target, generator)
-    assert torch.equal(state.point.z.flatten(1)[:, pinned], z.flatten(1)[:, pinned])
-    assert not torch.equal(state.point.z, z)
-    fresh = kernel.init(state.point.z, target)
+    assert torch.equal(state.iterate.z.flatten(1)[:, pinned], z.flatten(1)[:, pinned])
+    assert not torch.equal(state.iterate.z, z)
+    fresh = kernel.init(state.iterate.z, target)
     torch.testing.assert_close(fresh.drift, state.drift)
-    torch.testing.assert_close(fresh.point.energy, state.point.energy)
-    torch.testing.assert_close(info.energy, state.point.energy)
+    torch.testing.assert_close(fresh.iterate.energy, state.iterate.energy)
+    torch.testing.assert_close(info.energy, state.iterate.energy)
     assert info.acceptance.shape == info.accepted.shape == info.step_size.shape == (20,)
 
 
@@ -265,7 +265,7 @@ def test_the_papers_step_rule() -> None:
     kernel = SignalToNoiseULA(0.15)
     state, info = kernel.step(kernel.init(z, target), target, keyed_generator("same"))
     torch.testing.assert_close(info.step_size, epsilon)
-    torch.testing.assert_close(state.point.z, expected)
+    torch.testing.assert_close(state.iterate.z, expected)
 
 
 @pytest.mark.parametrize("pooled", [True, False])

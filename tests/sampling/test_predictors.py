@@ -22,8 +22,8 @@ from linverse.sampling import (
     geometric,
     per_coefficient,
 )
-from linverse.sampling.points import Eye, Point
-from linverse.sampling.predictors import Past
+from linverse.sampling.evaluator import Evaluator, Iterate
+from linverse.sampling.predictors import PreviousStep
 from oracles import random_spd
 
 SHAPE, DIM = (1, 2, 3), 6
@@ -50,13 +50,13 @@ def exact_law(energy: Energy, predictor: Predictor, path: Path) -> tuple[Tensor,
     """Matrices A and V of a linear sampler's result N(Ay, V), without Monte Carlo: unit impulses in y and in each noise."""
     rows = DIM * (path.steps + 1)
     impulses = torch.eye(rows, dtype=torch.float64).reshape(path.steps + 1, DIM, rows).movedim(2, 1)
-    eye, past = Eye(energy, path.template), None
-    point = eye(impulses[0].reshape(rows, *SHAPE), path.log_variance[0])
+    evaluator, previous = Evaluator(energy, path.template), None
+    here = evaluator(impulses[0].reshape(rows, *SHAPE), path.log_variance[0])
     for step in range(path.steps):
         log_next, noise = path.log_variance[step + 1], impulses[step + 1].reshape(rows, *SHAPE)
-        ahead = eye(predictor.step(point, log_next, past, noise, eye), log_next)
-        past, point = Past(ahead.mean - point.mean, point.log_variance - log_next), ahead
-    out = path.template.synthesis(point.mean).flatten(1)
+        ahead = evaluator(predictor.step(here, log_next, previous, noise, evaluator), log_next)
+        previous, here = PreviousStep(ahead.mean - here.mean, here.log_variance - log_next), ahead
+    out = path.template.synthesis(here.mean).flatten(1)
     start = path.template.analysis(torch.eye(DIM, dtype=torch.float64).reshape(DIM, *SHAPE)).flatten(1)
     return (start @ out[:DIM]).mT, out[DIM:].mT @ out[DIM:]
 
@@ -109,10 +109,12 @@ def test_the_two_step_rule_coefficient_by_coefficient() -> None:
         torch.randn(1, 1, 1, 4, generator=keyed_generator(key)).double() for key in ("z", "mean", "change")
     )
     log_variance = torch.zeros(1, 1, 1, 4).double()
-    point = Point(z, log_variance, mean, mean, mean, torch.zeros(1))
+    here = Iterate(z, log_variance, mean, mean, mean, torch.zeros(1))
     noise = torch.zeros_like(z)
-    look = Eye(correlated()[0], measurement())
-    out = TwoStepAncestral().step(point, log_variance - h, Past(change, before.reshape(1, 1, 1, 4)), noise, look)
+    evaluator = Evaluator(correlated()[0], measurement())
+    out = TwoStepAncestral().step(
+        here, log_variance - h, PreviousStep(change, before.reshape(1, 1, 1, 4)), noise, evaluator
+    )
     target = mean + torch.tensor([0.25, 0.5, 0.5, 0.0]) * change
     torch.testing.assert_close(out, target + torch.exp(-h) * (z - target))
 
@@ -155,27 +157,27 @@ def test_coefficients_whose_variance_stands_still_do_not_change(predictor: Predi
     cov = measurement().expand(4)
     generator = keyed_generator("pinned")
     z = torch.randn(4, *SHAPE, generator=generator, dtype=torch.float64)
-    eye, past = Eye(energy, cov), None
+    evaluator, previous = Evaluator(energy, cov), None
     still = torch.zeros(SHAPE, dtype=torch.bool)
     still[0, 0, :2] = True
-    point = eye(z, cov.log_variance)
+    here = evaluator(z, cov.log_variance)
     for step in range(3):
-        log_next = torch.where(still, point.log_variance, point.log_variance - 1)
+        log_next = torch.where(still, here.log_variance, here.log_variance - 1)
         noise = torch.randn(z.shape, generator=generator, dtype=z.dtype)
-        ahead = eye(predictor.step(point, log_next, past, noise, eye), log_next)
-        assert torch.equal(ahead.z[:, still], point.z[:, still])
-        assert bool((ahead.z[:, ~still] != point.z[:, ~still]).all())
-        past, point = Past(ahead.mean - point.mean, point.log_variance - log_next), ahead
+        ahead = evaluator(predictor.step(here, log_next, previous, noise, evaluator), log_next)
+        assert torch.equal(ahead.z[:, still], here.z[:, still])
+        assert bool((ahead.z[:, ~still] != here.z[:, ~still]).all())
+        previous, here = PreviousStep(ahead.mean - here.mean, here.log_variance - log_next), ahead
         if step == 1:  # some that stood still now move, and the other way round
             still = ~still
 
 
 def flow(energy: Energy, z: Tensor, path: Path) -> Tensor:
-    eye = Eye(energy, path.template)
-    point = eye(z, path.log_variance[0])
+    evaluator = Evaluator(energy, path.template)
+    here = evaluator(z, path.log_variance[0])
     for log_next in path.log_variance[1:]:
-        point = eye(ProbabilityFlowHeun().step(point, log_next, None, z, eye), log_next)
-    return point.z
+        here = evaluator(ProbabilityFlowHeun().step(here, log_next, None, z, evaluator), log_next)
+    return here.z
 
 
 def test_the_probability_flow_of_a_diagonal_gaussian_is_a_scaling() -> None:

@@ -288,10 +288,9 @@ def test_chunks_change_nothing_but_memory(chunk: int) -> None:
 
 def test_progress_is_reported() -> None:
     energy, y, cov = small()
-    seen: list[tuple[int, int]] = []
-    sample(energy, y, cov, 3, progress=lambda done, total: seen.append((done, total)), chunk=3)
-    assert seen == [(1, 6), (2, 6), (3, 6), (4, 6), (5, 6), (6, 6)]
-    assert sample(energy, y, cov, 3, progress=True).completed
+    seen: list[tuple[str, int, int]] = []
+    sample(energy, y, cov, 3, progress=lambda *report: seen.append(report), chunk=3)
+    assert seen == [("sampling", done, 6) for done in range(1, 7)]
 
 
 class Interrupted(DiagonalGaussian):
@@ -312,11 +311,15 @@ def test_interrupting_gives_what_is_there() -> None:
     energy, y, cov = small(5)
     result = sample(Interrupted(energy, 4 + 3), y, cov, 3, chunk=2, generator=keyed_generator("stop"))
     assert not result.completed
-    assert result.finished == 2
-    assert result.samples.shape[0] == 4  # one chunk done, one on its way, one not begun
+    assert len(result.samples) == len(result.energy) == 2  # one chunk done, one on its way, one not begun
+    assert len(result.unfinished) == 2
     finished = sample(energy, y, cov, 3, chunk=2, generator=keyed_generator("stop"))
-    assert torch.equal(result.samples[:2], finished.samples[:2])
-    assert bool(torch.isfinite(result.samples).all())
+    assert torch.equal(result.samples, finished.samples[:2])
+    assert len(finished.unfinished) == 0
+    assert bool(torch.isfinite(result.unfinished).all())
+    assert repr(result) == "SampleResult(2 of 3×2×3, 3 steps, 4 evaluations each, interrupted with 2 unfinished)"
+    early = sample(Interrupted(energy, 2), y, cov, 3)
+    assert (len(early.samples), len(early.unfinished)) == (0, 5)
     with pytest.raises(KeyboardInterrupt, match="nothing to return"):
         sample(Interrupted(energy, 0), y, cov, 3)
 

@@ -46,7 +46,15 @@ def grow(
     for first, last in pairwise(bounds):
         part = Path(path.template, path.log_variance[first : last + 1])
         report = _after(progress, first, path.steps)
-        result = sample(energy, x, part.covariance(0), part, finish="floor", generator=generator, progress=report)
+        result = sample(
+            energy,
+            x,
+            part.covariance(0),
+            part,
+            finish="floor",
+            generator=generator,
+            progress=lambda task, done, total, report=report: report(done, total),
+        )
         if not result.completed:
             raise KeyboardInterrupt
         x = result.samples

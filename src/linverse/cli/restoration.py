@@ -119,14 +119,20 @@ def judge(result: Restoration, energy: Energy) -> None:
 
 
 def add_samples(
-    result: Restoration, energy: Energy, samples: int, steps: int, *, seed: int, progress: Report | bool = False
+    result: Restoration, energy: Energy, samples: int, steps: int, *, seed: int, progress: Report | None = None
 ) -> None:
     """Draw, rank and score posterior samples; an interrupted run keeps what it had begun, unranked."""
     if samples < 1:
         return
     posterior = Posterior(energy, result.measurement)
     generator = keyed_generator(seed, "restore")
-    drawn = posterior.draw(samples, steps, generator=generator, finish="floor", progress=progress)
+    drawn = posterior.draw(
+        samples,
+        steps,
+        generator=generator,
+        finish="floor",
+        progress=lambda task, done, total: progress(done, total) if progress else None,
+    )
     result.samples, result.evaluations, result.completed = drawn.samples, drawn.evaluations, drawn.completed
     if result.std_from != "one-shot" and len(drawn.samples) >= FEWEST_FOR_SPREAD:
         result.std, result.std_from = drawn.samples.std(dim=0), f"the spread of {len(drawn.samples)} samples"

@@ -1,12 +1,13 @@
 """Samples of p(x | y) along paths through covariance space: predictors, Metropolis correctors, energy-guided schedules."""
 
 from linverse.sampling.annealed import AnnealedResult, sample_operator
+from linverse.sampling.evaluator import Evaluator, Iterate
 from linverse.sampling.guided import MagnitudeStep, MirrorStep, Rule, VarianceStep, freeze
-from linverse.sampling.langevin import MALA, ULA, Info, Kernel, SignalToNoiseULA, State, warm_up
+from linverse.sampling.langevin import MALA, ULA, ChainState, Kernel, KernelInfo, SignalToNoiseULA, warm_up
 from linverse.sampling.paths import Path, autoregressive, clamped, geometric, held, linear, per_coefficient
 from linverse.sampling.predictors import Ancestral, Euler, Matched, Predictor, ProbabilityFlowHeun, TwoStepAncestral
 from linverse.sampling.prior import prior_start
-from linverse.sampling.sampler import SampleResult, sample, tune
+from linverse.sampling.sampler import SampleResult, SamplerOptions, sample, sample_in_basis, tune
 from linverse.sampling.targets import OperatorTarget, PathTarget, Target
 
 __all__ = [
@@ -14,9 +15,12 @@ __all__ = [
     "ULA",
     "Ancestral",
     "AnnealedResult",
+    "ChainState",
     "Euler",
-    "Info",
+    "Evaluator",
+    "Iterate",
     "Kernel",
+    "KernelInfo",
     "MagnitudeStep",
     "Matched",
     "MirrorStep",
@@ -27,8 +31,8 @@ __all__ = [
     "ProbabilityFlowHeun",
     "Rule",
     "SampleResult",
+    "SamplerOptions",
     "SignalToNoiseULA",
-    "State",
     "Target",
     "TwoStepAncestral",
     "VarianceStep",
@@ -41,6 +45,7 @@ __all__ = [
     "per_coefficient",
     "prior_start",
     "sample",
+    "sample_in_basis",
     "sample_operator",
     "tune",
     "warm_up",

@@ -20,8 +20,8 @@ from linverse.covariance import SpatialCovariance
 from linverse.degradations.operators import Linear, operator_gain
 from linverse.energy import Energy, check_pair
 from linverse.rng import normal_like
-from linverse.sampling.langevin import MALA, Info, State, start, warm_up
-from linverse.sampling.points import Eye
+from linverse.sampling.evaluator import Evaluator
+from linverse.sampling.langevin import MALA, ChainState, KernelInfo, begin_chain, warm_up
 from linverse.sampling.predictors import Ancestral
 from linverse.sampling.targets import OperatorTarget
 from linverse.units import variance_from_sigma
@@ -38,7 +38,7 @@ class AnnealedResult:
 
     samples: Tensor
     draws: Tensor
-    info: Info
+    info: KernelInfo
     step_size: float
     evaluations: int
 
@@ -71,23 +71,25 @@ def sample_operator(
         )
     gain = operator_gain(operator, adjoint, blank)
     _check_noise(variance, bottom, gain)
-    eye = Eye(energy, template)
+    evaluator = Evaluator(energy, template)
 
     def target(scale: float, noise: float) -> OperatorTarget:
-        return OperatorTarget(eye, template.isotropic(scale), operator, adjoint, raw, noise, gain, temperature)
+        return OperatorTarget(evaluator, template.isotropic(scale), operator, adjoint, raw, noise, gain, temperature)
 
     top = min(energy.range.maximum, FIRST_LEVEL)
     ladder = torch.logspace(math.log10(top), math.log10(bottom), levels + 1, dtype=torch.float64).tolist()
     stages = [target(scale, variance + scale * gain) for scale in ladder[:-1]] + [target(ladder[-1], variance)]
     with torch.no_grad():
         state = _begin(energy, stages[0], raw.shape[0], generator)
-        check_pair(energy, state.point.z[:1], stages[-1].cov)
+        check_pair(energy, state.iterate.z[:1], stages[-1].cov)
         state, kernel = _descend(state, stages, steps_per_level, generator)
-        eye.label = "the last level"
+        evaluator.label = "the last level"
         state, kernel = warm_up(kernel, state, stages[-1], warm_up_steps, generator)
         kept, infos = _collect(state, kernel, stages[-1], draws, thin, generator)
-    info = Info(*(torch.stack([getattr(i, name) for i in infos]) for name in vars(infos[0])))
-    return AnnealedResult(kept[-1], torch.stack(kept), info, float(torch.as_tensor(kernel.step_size)), eye.evaluations)
+    info = KernelInfo(*(torch.stack([getattr(i, name) for i in infos]) for name in vars(infos[0])))
+    return AnnealedResult(
+        kept[-1], torch.stack(kept), info, float(torch.as_tensor(kernel.step_size)), evaluator.evaluations
+    )
 
 
 def _check_noise(variance: float, floor: float, gain: float) -> None:
@@ -101,39 +103,39 @@ def _check_noise(variance: float, floor: float, gain: float) -> None:
         )
 
 
-def _begin(energy: Energy, target: OperatorTarget, chains: int, generator: torch.Generator | None) -> State:
+def _begin(energy: Energy, target: OperatorTarget, chains: int, generator: torch.Generator | None) -> ChainState:
     """Draws of the energy's own Gaussian at the first level."""
     mean, prior = energy.gaussian(target.cov)
     shape = (chains, target.cov.channels, *target.cov.size)
     spread = (prior + target.cov.variance).sqrt()
     z = mean + spread * normal_like(target.raw.new_empty(shape), generator)
-    return start(target.look(z.to(target.raw.dtype)), target)
+    return begin_chain(target.evaluate(z.to(target.raw.dtype)), target)
 
 
 def _descend(
-    state: State, stages: list[OperatorTarget], steps: int, generator: torch.Generator | None
-) -> tuple[State, MALA]:
+    state: ChainState, stages: list[OperatorTarget], steps: int, generator: torch.Generator | None
+) -> tuple[ChainState, MALA]:
     """Through the levels, the step size adapted at each one."""
     kernel = MALA()
     for number, target in enumerate(stages):
-        if isinstance(target.eye, Eye):
-            target.eye.label = f"level {number + 1} of {len(stages)}"
+        if isinstance(target.evaluator, Evaluator):
+            target.evaluator.label = f"level {number + 1} of {len(stages)}"
         if number:
-            log_next, noise = target.cov.log_variance, normal_like(state.point.z, generator)
-            z = Ancestral().step(state.point, log_next, None, noise, target.eye)
-            state = start(target.look(z), target)
+            log_next, noise = target.cov.log_variance, normal_like(state.iterate.z, generator)
+            z = Ancestral().step(state.iterate, log_next, None, noise, target.evaluator)
+            state = begin_chain(target.evaluate(z), target)
         state, kernel = warm_up(kernel, state, target, steps, generator)
     return state, kernel
 
 
 def _collect(
-    state: State, kernel: MALA, target: OperatorTarget, draws: int, thin: int, generator: torch.Generator | None
-) -> tuple[list[Tensor], list[Info]]:
+    state: ChainState, kernel: MALA, target: OperatorTarget, draws: int, thin: int, generator: torch.Generator | None
+) -> tuple[list[Tensor], list[KernelInfo]]:
     """`draws` images, `thin` frozen moves apart."""
     kept, infos = [], []
     for _ in range(draws):
         for _ in range(thin):
             state, info = kernel.step(state, target, generator)
             infos.append(info)
-        kept.append(target.cov.synthesis(state.point.z))
+        kept.append(target.cov.synthesis(state.iterate.z))
     return kept, infos

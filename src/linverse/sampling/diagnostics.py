@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from linverse.sampling.langevin import Info
+from linverse.sampling.langevin import KernelInfo
 
 
 def effective_sample_size(draws: Tensor) -> Tensor:
@@ -42,8 +42,8 @@ class AcceptanceSummary:
     moved: float
 
 
-def summarise_acceptance(info: Info) -> AcceptanceSummary:
-    """Of an `Info` with fields [steps, chains]."""
+def summarise_acceptance(info: KernelInfo) -> AcceptanceSummary:
+    """Of an `KernelInfo` with fields [steps, chains]."""
     acceptance = info.acceptance.double()
     return AcceptanceSummary(
         float(acceptance.mean()),

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from linverse.sampling.evaluator import Iterate
 from linverse.sampling.paths import Path
-from linverse.sampling.points import Point
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Rule(ABC):
             )
 
     @abstractmethod
-    def rate(self, point: Point) -> Tensor:
+    def rate(self, here: Iterate) -> Tensor:
         """−Δlog λ that the energy suggests, ≥ 0, of log λ's shape."""
 
-    def next_level(self, point: Point, log_floor: Tensor) -> Tensor:
+    def next_level(self, here: Iterate, log_floor: Tensor) -> Tensor:
         """log λ of the next level, [B, 1|C, H, W]."""
-        rate = self.rate(point).clamp(self.slowest, self.fastest)
+        rate = self.rate(here).clamp(self.slowest, self.fastest)
         # a coefficient that starts below the floor stays
-        return torch.minimum(torch.maximum(point.log_variance - rate, log_floor), point.log_variance)
+        return torch.minimum(torch.maximum(here.log_variance - rate, log_floor), here.log_variance)
 
     def most_steps(self, log_start: Tensor, log_floor: Tensor) -> int:
         """After so many steps every coefficient is at the floor."""
@@ -57,8 +57,8 @@ class MirrorStep(Rule):
 
     gamma: float = 0.5
 
-    def rate(self, point: Point) -> Tensor:
-        return torch.log1p(self.gamma * point.cov_score.clamp_min(0))
+    def rate(self, here: Iterate) -> Tensor:
+        return torch.log1p(self.gamma * here.cov_score.clamp_min(0))
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class MagnitudeStep(Rule):
 
     gamma: float = 0.5
 
-    def rate(self, point: Point) -> Tensor:
-        return torch.log1p(self.gamma * point.cov_score.abs())
+    def rate(self, here: Iterate) -> Tensor:
+        return torch.log1p(self.gamma * here.cov_score.abs())
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class VarianceStep(Rule):
 
     tolerance: float = 0.1
 
-    def rate(self, point: Point) -> Tensor:
-        return torch.log1p(self.tolerance * point.log_variance.exp() / point.variance)
+    def rate(self, here: Iterate) -> Tensor:
+        return torch.log1p(self.tolerance * here.log_variance.exp() / here.variance)
 
 
 def freeze(path: Path, group: int | None = None) -> Path:

@@ -20,22 +20,22 @@ import torch
 from torch import Tensor
 
 from linverse.rng import normal_like
-from linverse.sampling.points import Point
+from linverse.sampling.evaluator import Iterate
 from linverse.sampling.targets import Target
 
 OPTIMAL_ACCEPTANCE = 0.574  # Roberts & Rosenthal 1998
 
 
 @dataclass(frozen=True)
-class State:
+class ChainState:
     """Where the chains are, with what was evaluated there."""
 
-    point: Point
+    iterate: Iterate
     drift: Tensor
 
 
 @dataclass(frozen=True)
-class Info:
+class KernelInfo:
     """Of each chain, [B]: acceptance probability, whether it moved, step size, and U after the step."""
 
     acceptance: Tensor
@@ -47,16 +47,18 @@ class Info:
 class Kernel(Protocol):
     """A Markov kernel on the coefficients of a target."""
 
-    def init(self, x: Tensor, target: Target) -> State:
+    def init(self, x: Tensor, target: Target) -> ChainState:
         """Evaluate the target where the chains start."""
 
-    def step(self, state: State, target: Target, generator: torch.Generator | None) -> tuple[State, Info]:
+    def step(
+        self, state: ChainState, target: Target, generator: torch.Generator | None
+    ) -> tuple[ChainState, KernelInfo]:
         """One move of every chain: one evaluation of the energy."""
 
 
-def start(point: Point, target: Target) -> State:
-    """A state from a point that was evaluated already."""
-    return State(point, target.drift(point))
+def begin_chain(iterate: Iterate, target: Target) -> ChainState:
+    """A state from an iterate that was evaluated already."""
+    return ChainState(iterate, target.drift(iterate))
 
 
 def _white(drift: Tensor, scale: Tensor) -> Tensor:
@@ -75,54 +77,58 @@ class ULA:
 
     step_size: float | Tensor | None = None
 
-    def init(self, x: Tensor, target: Target) -> State:
-        return start(target.look(x), target)
+    def init(self, x: Tensor, target: Target) -> ChainState:
+        return begin_chain(target.evaluate(x), target)
 
     def steps_like(self, z: Tensor) -> Tensor:
         """η of each chain, [B]."""
         value = z[0].numel() ** (-1 / 3) if self.step_size is None else self.step_size
         return torch.as_tensor(value, dtype=z.dtype, device=z.device).expand(z.shape[0])
 
-    def propose(self, state: State, target: Target, noise: Tensor) -> State:
+    def propose(self, state: ChainState, target: Target, noise: Tensor) -> ChainState:
         """x' and what is known there."""
         eta = self.steps_like(noise).reshape(-1, 1, 1, 1)
-        z = state.point.z + 0.5 * eta * state.drift + eta.sqrt() * target.scale * noise
-        return start(target.look(z), target)
+        z = state.iterate.z + 0.5 * eta * state.drift + eta.sqrt() * target.scale * noise
+        return begin_chain(target.evaluate(z), target)
 
-    def step(self, state: State, target: Target, generator: torch.Generator | None) -> tuple[State, Info]:
-        proposal = self.propose(state, target, normal_like(state.point.z, generator))
-        return proposal, _certain(proposal, self.steps_like(proposal.point.z))
+    def step(
+        self, state: ChainState, target: Target, generator: torch.Generator | None
+    ) -> tuple[ChainState, KernelInfo]:
+        proposal = self.propose(state, target, normal_like(state.iterate.z, generator))
+        return proposal, _certain(proposal, self.steps_like(proposal.iterate.z))
 
 
-def _certain(state: State, step_size: Tensor) -> Info:
+def _certain(state: ChainState, step_size: Tensor) -> KernelInfo:
     """The info of a kernel that accepts everything."""
-    ones = torch.ones_like(state.point.energy)
-    return Info(ones, ones.bool(), step_size, state.point.energy)
+    ones = torch.ones_like(state.iterate.energy)
+    return KernelInfo(ones, ones.bool(), step_size, state.iterate.energy)
 
 
 @dataclass(frozen=True, eq=False)
 class MALA(ULA):
     """Metropolis-adjusted Langevin: exact at any step size."""
 
-    def log_proposal_ratio(self, state: State, proposal: State, noise: Tensor, target: Target) -> Tensor:
+    def log_proposal_ratio(self, state: ChainState, proposal: ChainState, noise: Tensor, target: Target) -> Tensor:
         """log q(x|x') − log q(x'|x), [B], float64."""
         eta = self.steps_like(noise).double()
         s = _white(state.drift + proposal.drift, target.scale)
         return -0.5 * eta.sqrt() * _total(noise.double() * s) - eta / 8 * _total(s.square())
 
-    def log_acceptance(self, state: State, proposal: State, noise: Tensor, target: Target) -> Tensor:
+    def log_acceptance(self, state: ChainState, proposal: ChainState, noise: Tensor, target: Target) -> Tensor:
         """log of π(x')q(x|x') / π(x)q(x'|x), [B]."""
-        log_ratio = target.log_ratio(state.point, proposal.point)
+        log_ratio = target.log_ratio(state.iterate, proposal.iterate)
         return log_ratio + self.log_proposal_ratio(state, proposal, noise, target)
 
-    def step(self, state: State, target: Target, generator: torch.Generator | None) -> tuple[State, Info]:
-        noise = normal_like(state.point.z, generator)
+    def step(
+        self, state: ChainState, target: Target, generator: torch.Generator | None
+    ) -> tuple[ChainState, KernelInfo]:
+        noise = normal_like(state.iterate.z, generator)
         proposal = self.propose(state, target, noise)
         acceptance = self.log_acceptance(state, proposal, noise, target).clamp_max(0).exp()
         accepted = _uniform_like(acceptance, generator) < acceptance
-        point = proposal.point.where(accepted, state.point)
+        iterate = proposal.iterate.where(accepted, state.iterate)
         drift = torch.where(accepted.reshape(-1, 1, 1, 1), proposal.drift, state.drift)
-        return State(point, drift), Info(acceptance, accepted, self.steps_like(noise), point.energy)
+        return ChainState(iterate, drift), KernelInfo(acceptance, accepted, self.steps_like(noise), iterate.energy)
 
 
 def _uniform_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -139,11 +145,13 @@ class SignalToNoiseULA:
 
     r: float = 0.15
 
-    def init(self, x: Tensor, target: Target) -> State:
-        return start(target.look(x), target)
+    def init(self, x: Tensor, target: Target) -> ChainState:
+        return begin_chain(target.evaluate(x), target)
 
-    def step(self, state: State, target: Target, generator: torch.Generator | None) -> tuple[State, Info]:
-        z = state.point.z
+    def step(
+        self, state: ChainState, target: Target, generator: torch.Generator | None
+    ) -> tuple[ChainState, KernelInfo]:
+        z = state.iterate.z
         free = target.scale > 0
         noise = torch.where(free, normal_like(z, generator), 0.0)
         gradient = target.temperature * torch.where(
@@ -153,7 +161,7 @@ class SignalToNoiseULA:
         epsilon = (2 * (self.r * norms[0] / norms[1]).square()).to(z.dtype)
         rows = epsilon.reshape(-1, 1, 1, 1)
         z = z + rows * gradient + (2 * target.temperature * rows).sqrt() * noise
-        moved = start(target.look(z), target)
+        moved = begin_chain(target.evaluate(z), target)
         return moved, _certain(moved, epsilon)
 
 
@@ -186,16 +194,16 @@ class DualAveraging:
 
 def warm_up(
     kernel: MALA,
-    state: State,
+    state: ChainState,
     target: Target,
     steps: int,
     generator: torch.Generator | None = None,
     *,
     wanted: float = OPTIMAL_ACCEPTANCE,
     pooled: bool = True,
-) -> tuple[State, MALA]:
+) -> tuple[ChainState, MALA]:
     """`steps` adaptive moves, and the kernel with its step size frozen: one for all chains, or (not `pooled`) one a chain."""
-    step_size = kernel.steps_like(state.point.z).double()
+    step_size = kernel.steps_like(state.iterate.z).double()
     averaging = DualAveraging.begin(step_size.mean().reshape(1) if pooled else step_size, wanted)
     for _ in range(steps):
         trial = replace(kernel, step_size=averaging.log_step.exp().expand_as(step_size))

@@ -21,13 +21,13 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from linverse.sampling.points import Look, Point
+from linverse.sampling.evaluator import Evaluate, Iterate
 
 LARGEST_RATIO = 1.0  # of steps h/h': a coefficient that has only begun to move says little about where its x̂ goes
 
 
 @dataclass(frozen=True)
-class Past:
+class PreviousStep:
     """What the step before did: the change of x̂ over it, and its h."""
 
     change: Tensor
@@ -35,19 +35,21 @@ class Past:
 
 
 class Predictor(Protocol):
-    """One step; `evaluations` are those that it spends besides the one that made `point`."""
+    """One step; `evaluations` are those that it spends besides the one that made `here`."""
 
     order: ClassVar[int]
     evaluations: ClassVar[int]
     noisy: ClassVar[bool]
 
-    def step(self, point: Point, log_next: Tensor, past: Past | None, noise: Tensor, look: Look) -> Tensor:
+    def step(
+        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
+    ) -> Tensor:
         """Coefficients at the level `log_next`; `noise` is standard normal, of z's shape."""
 
 
-def decrease(point: Point, log_next: Tensor) -> tuple[Tensor, Tensor]:
+def decrease(here: Iterate, log_next: Tensor) -> tuple[Tensor, Tensor]:
     """h = −Δlog λ ≥ 0 and 1 − a = 1 − e^{−h}."""
-    h = point.log_variance - log_next
+    h = here.log_variance - log_next
     return h, -torch.expm1(-h)
 
 
@@ -64,9 +66,11 @@ class Euler:
     evaluations: ClassVar[int] = 0
     noisy: ClassVar[bool] = True
 
-    def step(self, point: Point, log_next: Tensor, past: Past | None, noise: Tensor, look: Look) -> Tensor:
-        _, share = decrease(point, log_next)
-        return _move(point.z, point.mean, share, point.log_variance.exp() * share, noise)
+    def step(
+        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
+    ) -> Tensor:
+        _, share = decrease(here, log_next)
+        return _move(here.z, here.mean, share, here.log_variance.exp() * share, noise)
 
 
 @dataclass(frozen=True)
@@ -77,9 +81,11 @@ class Ancestral:
     evaluations: ClassVar[int] = 0
     noisy: ClassVar[bool] = True
 
-    def step(self, point: Point, log_next: Tensor, past: Past | None, noise: Tensor, look: Look) -> Tensor:
-        _, share = decrease(point, log_next)
-        return _move(point.z, point.mean, share, log_next.exp() * share, noise)
+    def step(
+        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
+    ) -> Tensor:
+        _, share = decrease(here, log_next)
+        return _move(here.z, here.mean, share, log_next.exp() * share, noise)
 
 
 @dataclass(frozen=True)
@@ -90,10 +96,12 @@ class Matched:
     evaluations: ClassVar[int] = 0
     noisy: ClassVar[bool] = True
 
-    def step(self, point: Point, log_next: Tensor, past: Past | None, noise: Tensor, look: Look) -> Tensor:
-        _, share = decrease(point, log_next)
-        variance = log_next.exp() * share + share.square() * point.variance
-        return _move(point.z, point.mean, share, variance, noise)
+    def step(
+        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
+    ) -> Tensor:
+        _, share = decrease(here, log_next)
+        variance = log_next.exp() * share + share.square() * here.variance
+        return _move(here.z, here.mean, share, variance, noise)
 
 
 @dataclass(frozen=True)
@@ -104,13 +112,15 @@ class TwoStepAncestral:
     evaluations: ClassVar[int] = 0
     noisy: ClassVar[bool] = True
 
-    def step(self, point: Point, log_next: Tensor, past: Past | None, noise: Tensor, look: Look) -> Tensor:
-        h, share = decrease(point, log_next)
-        mean = point.mean
-        if past is not None:
-            ratio = torch.where(past.h > 0, h / torch.where(past.h > 0, past.h, 1.0), 0.0)
-            mean = mean + 0.5 * ratio.clamp_max(LARGEST_RATIO) * past.change
-        return _move(point.z, mean, share, log_next.exp() * share, noise)
+    def step(
+        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
+    ) -> Tensor:
+        h, share = decrease(here, log_next)
+        mean = here.mean
+        if previous is not None:
+            ratio = torch.where(previous.h > 0, h / torch.where(previous.h > 0, previous.h, 1.0), 0.0)
+            mean = mean + 0.5 * ratio.clamp_max(LARGEST_RATIO) * previous.change
+        return _move(here.z, mean, share, log_next.exp() * share, noise)
 
 
 @dataclass(frozen=True)
@@ -126,11 +136,13 @@ class ProbabilityFlowHeun:
     evaluations: ClassVar[int] = 1
     noisy: ClassVar[bool] = False
 
-    def step(self, point: Point, log_next: Tensor, past: Past | None, noise: Tensor, look: Look) -> Tensor:
-        half = 0.5 * (point.log_variance - log_next)
+    def step(
+        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
+    ) -> Tensor:
+        half = 0.5 * (here.log_variance - log_next)
         share = -torch.expm1(-half)
-        straight = point.z + share * (point.mean - point.z)
-        ahead = look(straight, log_next)
+        straight = here.z + share * (here.mean - here.z)
+        ahead = evaluate(straight, log_next)
         # the integral of ½e^{−(h−s)/2}·s/h over the step: the weight of x̂'s change; h/4 where h is small
         weight = torch.where(half > 1e-3, 1 - share / torch.where(half > 0, half, 1.0), 0.5 * half - half.square() / 6)
-        return straight + weight * (ahead.mean - point.mean)
+        return straight + weight * (ahead.mean - here.mean)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from linverse.covariance import Covariance
 from linverse.degradations.operators import Linear
-from linverse.sampling.points import Look, Point
+from linverse.sampling.evaluator import Evaluate, Iterate
 
 
 class Target(Protocol):
@@ -36,13 +36,13 @@ class Target(Protocol):
     def scale(self) -> Tensor:
         """M^{1/2}, broadcastable to z; 0 where a coefficient is pinned."""
 
-    def look(self, z: Tensor) -> Point:
+    def evaluate(self, z: Tensor) -> Iterate:
         """One evaluation of the energy."""
 
-    def drift(self, point: Point) -> Tensor:
+    def drift(self, here: Iterate) -> Tensor:
         """M∇log π^{1/T}, of z's shape, 0 where pinned."""
 
-    def log_ratio(self, old: Point, new: Point) -> Tensor:
+    def log_ratio(self, old: Iterate, new: Iterate) -> Tensor:
         """log π^{1/T}(new) − log π^{1/T}(old), [B], float64."""
 
 
@@ -59,7 +59,7 @@ def _total(values: Tensor) -> Tensor:
 class PathTarget:
     """π_t of a posterior: `y` are the measurement's coefficients, `log_start` log λ_T, `log_variance` log λ_t."""
 
-    eye: Look
+    evaluator: Evaluate
     y: Tensor
     log_start: Tensor
     log_variance: Tensor
@@ -79,15 +79,15 @@ class PathTarget:
     def scale(self) -> Tensor:
         return (self.temperature * self.log_variance.exp() * self._gap).sqrt()
 
-    def look(self, z: Tensor) -> Point:
-        return self.eye(z, self.log_variance)
+    def evaluate(self, z: Tensor) -> Iterate:
+        return self.evaluator(z, self.log_variance)
 
-    def drift(self, point: Point) -> Tensor:
+    def drift(self, here: Iterate) -> Tensor:
         gap = self._gap
-        drift = point.mean - point.z + (1 - gap) * (self.y - point.mean)
+        drift = here.mean - here.z + (1 - gap) * (self.y - here.mean)
         return torch.where(gap > 0, drift, torch.zeros_like(drift))
 
-    def log_ratio(self, old: Point, new: Point) -> Tensor:
+    def log_ratio(self, old: Iterate, new: Iterate) -> Tensor:
         gap = self._gap.double()
         y, a, b = self.y.double(), old.z.double(), new.z.double()
         # a product of differences: squares of y − x would cancel
@@ -103,7 +103,7 @@ class OperatorTarget:
     noise ≫ λ·gain.
     """
 
-    eye: Look
+    evaluator: Evaluate
     cov: Covariance
     operator: Linear
     adjoint: Linear
@@ -127,16 +127,16 @@ class OperatorTarget:
     def scale(self) -> Tensor:
         return (self.temperature * self._preconditioner).sqrt()
 
-    def look(self, z: Tensor) -> Point:
-        return self.eye(z, self.cov.log_variance)
+    def evaluate(self, z: Tensor) -> Iterate:
+        return self.evaluator(z, self.cov.log_variance)
 
-    def drift(self, point: Point) -> Tensor:
-        residual = self.raw - self.operator(self.cov.synthesis(point.z))
+    def drift(self, here: Iterate) -> Tensor:
+        residual = self.raw - self.operator(self.cov.synthesis(here.z))
         likelihood = self.cov.analysis(self.adjoint(residual)) / self.noise
-        prior = (point.mean - point.z) * torch.exp(-self.cov.log_variance)
+        prior = (here.mean - here.z) * torch.exp(-self.cov.log_variance)
         return self._preconditioner * (prior + likelihood)
 
-    def log_ratio(self, old: Point, new: Point) -> Tensor:
+    def log_ratio(self, old: Iterate, new: Iterate) -> Tensor:
         before, after = (self.operator(self.cov.synthesis(p.z)).double() for p in (old, new))
         twice = ((after - before) * (2 * self.raw.double() - before - after)).flatten(1).sum(dim=1) / self.noise
         return (old.energy - new.energy + 0.5 * twice) / self.temperature
