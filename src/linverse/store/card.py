@@ -111,7 +111,7 @@ def card_of(model: object) -> Card | None:
 def data_facts(data: str) -> tuple[str, str]:
     """Title and licence of a data set that is known by name; nothing of a user's own."""
     known = {d.name: d for d in describe()}.get(data)
-    return ("", "") if known is None else (f"{known.title}, {known.counts[0]} images", known.licence)
+    return ("", "") if known is None else (f"{known.title}, {known.training} images", known.licence)
 
 
 def markdown_table(head: tuple[str, ...], rows: list[Any]) -> list[str]:
