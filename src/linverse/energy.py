@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from linverse.covariance import Covariance, VarianceRange
+from linverse.covariance import Covariance, VarianceRange, identity
 
 
 @dataclass(frozen=True)
@@ -165,3 +165,21 @@ def from_derivatives(energy: Tensor, score: Tensor, kappa: Tensor, z: Tensor, co
 def group_mean(coefficients: Tensor, cov: Covariance) -> Tensor:
     """Mean over the channels that share an entry of log λ."""
     return coefficients.mean(dim=1, keepdim=True) if cov.multiplicity > 1 else coefficients
+
+
+def floor_covariance(energy: Energy, like: Tensor | None = None) -> Covariance:
+    """λ_min·I, in pixels if the energy knows them."""
+    bases = energy.range.bases
+    basis = "spatial" if not bases or "spatial" in bases else bases[0]
+    return identity(basis, energy.shape, like).isotropic(energy.range.minimum)
+
+
+@torch.no_grad()
+def log_prob(energy: Energy, x: Tensor, *, chunk: int = 128) -> Tensor:
+    """log p(x), [B], nats, of images at the floor: the density of x + N(0, λ_min), which is −U(x, λ_min·I).
+
+    A clean image has no density of its own: add noise of variance λ_min first (the same to all that are compared).
+    """
+    cov = floor_covariance(energy, x)
+    check_shapes(energy, x, cov)
+    return torch.cat([-energy(part, cov.expand(len(part))) for part in x.split(chunk)])

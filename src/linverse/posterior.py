@@ -34,8 +34,7 @@ def gaussian_energy(energy: Energy, y: Tensor, cov: Covariance) -> Tensor:
     """U_G = −log N(y; m, C + Σ) of the energy's own Gaussian, [B], float64."""
     mean, prior = energy.gaussian(cov)
     total = cov.with_log_variance(torch.logaddexp(prior.log(), cov.log_variance))
-    quadratic = total.mahalanobis_coefficients(cov.analysis(y) - mean)
-    return 0.5 * (quadratic + total.logdet() + cov.dim * math.log(2 * math.pi))
+    return -total.log_normal_coefficients(cov.analysis(y) - mean)
 
 
 def residual(energy: Energy, y: Tensor, cov: Covariance) -> Tensor:

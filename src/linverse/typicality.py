@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
-from linverse.energy import Energy, check_pair, evaluate, group_mean, matched
+from linverse.energy import Energy, check_pair, evaluate, floor_covariance, group_mean, log_prob, matched
 from linverse.measurement import Measurement
+from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
 from linverse.store.references import references_of
 
@@ -134,15 +135,21 @@ def measurement_typicality(
     reference: Tensor,
     generator: torch.Generator | None = None,
     chunk: int = 128,
+    observed: Tensor | None = None,
 ) -> Typicality:
-    """Compare each measurement with what the same instrument would have measured of held-out images `reference` [n, C, H, W]."""
+    """Compare each measurement with what the same instrument would have measured of held-out images `reference` [n, C, H, W].
+
+    `observed` are the measurements' own energies U(y, Σ), [B], where they are known already (`Posterior.evaluate`).
+    """
     shared = measurement.log_gain.shape[0] == measurement.log_noise.shape[0] == 1
     groups = [measurement] if shared else [measurement[i : i + 1] for i in range(measurement.batch)]
-    # the noise of the lift is the one that `Posterior` draws, so that both judge the same y
-    y, cov = _lift(energy, measurement, keyed_generator("lift"))
-    check_pair(energy, y, cov)
+    if observed is None:
+        # the noise of the lift is the one that `Posterior` draws, so that both judge the same y
+        y, cov = _lift(energy, measurement, keyed_generator("lift"))
+        check_pair(energy, y, cov)
+        observed = energy(y, cov)
     rows = [measured_energies(energy, group, reference, generator, chunk) for group in groups]
-    return compare(energy(y, cov), torch.stack(rows))
+    return compare(observed, torch.stack(rows))
 
 
 @torch.no_grad()
@@ -212,3 +219,36 @@ def calibration(
     root = len(reference) ** 0.5
     slope_error = (products - slope * squares).std() / (root * squares.mean())
     return Calibration(float(means.mean()), float(means.std()) / root, float(slope), float(slope_error))
+
+
+# --- scores ------------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scores:
+    """log p of images at the floor, [n], nats, and where they lie among held-out images (of a model that carries some)."""
+
+    log_density: Tensor
+    typicality: Typicality | None
+
+
+def score_images(energy: Energy, x: Tensor, *, seed: int = 0, chunk: int = 32, progress: Progress = silent) -> Scores:
+    """How probable are images x [n, C, H, W]? log p(x + N(0, λ_min)), the same noise on all: what differs is then the images.
+
+    Ctrl-C leaves the scores of those that were done.
+    """
+    cov = floor_covariance(energy, x)
+    noise = cov.colour(normal_like(x[:1], keyed_generator(seed, "score")))
+    values: list[Tensor] = []
+    try:
+        for part in x.split(chunk):
+            values.append(log_prob(energy, part + noise))
+            progress("scoring", sum(map(len, values)), len(x))
+    except KeyboardInterrupt:
+        if not values:
+            raise
+    log_density, reference = torch.cat(values), reference_images(energy)
+    if reference is None:
+        return Scores(log_density, None)
+    expected = noisy_energies(energy, cov, reference, keyed_generator(seed, "reference"))
+    return Scores(log_density, compare(-log_density, expected[None]))

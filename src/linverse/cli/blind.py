@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from rich.console import Console
-from rich.table import Table
 
-from linverse.cli.show import note, plain_warnings
+from linverse.report.console import note, plain_warnings
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from linverse.blind import Family
-    from linverse.cli.grids import Axis, Question, Search
-    from linverse.cli.output import OutputFolder
+    from linverse.blind import Axis, Family, FamilyPreset
     from linverse.models.learned import LearnedEnergy
-    from linverse.typicality import Typicality
+    from linverse.report.output import OutputFolder
+    from linverse.restoration import BlindRestoration
 
 HELP = """Which degradation made this picture? The evidence p(y|θ) over a grid of parameters, credible intervals, and the picture
 restored with the parameters integrated out.
@@ -44,7 +41,7 @@ PLANNED = ("measurement.png", "measurement.npy", "restored.png", "restored.npy",
 
 
 @dataclass(frozen=True)
-class Options:
+class BlindOptions:
     """Which degradation made this picture?"""
 
     image: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE")]
@@ -65,6 +62,8 @@ class Options:
     """the picture is clean: degrade it first with these parameters, as in sigma=0.2 or angle=30,length=7"""
     model: str = "fashion-mnist"
     """a bundled name, a folder, or an id of the hub"""
+    device: str = "cpu"
+    """where the network runs: cpu, cuda, mps"""
     seed: int = 0
     """of all that is random"""
     resize: bool = False
@@ -76,70 +75,67 @@ class Options:
 def main(arguments: list[str]) -> None:
     """Parse and run."""
     options = tyro.cli(
-        Options, args=arguments, prog="linverse blind", description=HELP, config=(tyro.conf.FlagCreatePairsOff,)
+        BlindOptions, args=arguments, prog="linverse blind", description=HELP, config=(tyro.conf.FlagCreatePairsOff,)
     )
     console = Console()
     with plain_warnings(console):
         run(options, console)
 
 
-def run(options: Options, console: Console) -> None:
+def run(options: BlindOptions, console: Console) -> None:
     """Load, search, restore, write."""
-    from linverse.blind import restore
-    from linverse.cli.experiment import Watcher
-    from linverse.cli.grids import search
-    from linverse.cli.output import OutputFolder
+    from linverse.report.blind import show
+    from linverse.report.console import ProgressBars
+    from linverse.report.output import OutputFolder
+    from linverse.restoration import restore_blindly
     from linverse.store.hub import load
 
     started = time.monotonic()
-    question = ask(options)
-    energy = load(options.model)
-    axes = chosen_axes(options, question, energy.shape[1:])
-    family = question.build(known_noise(options, question))
+    preset = named_family(options)
+    energy = load(options.model, options.device)
+    axes = chosen_axes(options, preset, energy.shape[1:])
+    family = preset.build(known_noise(options, preset))
     truth = parse_truth(options.simulate, axes) if options.simulate is not None else None
     raw, clean = measure(options, family, axes, truth, energy, console)
     out = OutputFolder(options.out or Path(f"{options.image.stem}-blind"), "linverse blind", PLANNED)
     out.write_image("measurement.png", raw[0])
     out.write_array("measurement.npy", raw[0])
-    with Watcher(console) as watcher:
-        found = search(energy, raw, family, axes, seed=options.seed, progress=lambda d, t: watcher("evidence", d, t))
-    restored = restore(energy, found.final, seed=options.seed)
-    judged = judge(energy, found)
-    extra = {"seconds": round(time.monotonic() - started, 1), **({"typicality": judged.records()[0]} if judged else {})}
-    write(out, options, found, restored, truth, clean, extra)
-    show(console, found, truth, out, judged)
+    with ProgressBars(console) as progress:
+        result = restore_blindly(energy, raw.to(options.device), family, axes, seed=options.seed, progress=progress)
+    write(out, options, result, truth, clean, time.monotonic() - started)
+    show(console, result, truth, out)
 
 
 # --- the question ------------------------------------------------------------------------------------------------------------------
 
 
-def ask(options: Options) -> Question:
+def named_family(options: BlindOptions) -> FamilyPreset:
     """The family that was named."""
-    from linverse.cli.grids import QUESTIONS
+    from linverse.blind.search import FAMILIES
 
-    if options.family not in QUESTIONS:
-        raise ValueError(f"there is no family {options.family!r}; there are {', '.join(QUESTIONS)}")
-    return QUESTIONS[options.family]
+    if options.family not in FAMILIES:
+        raise ValueError(f"there is no family {options.family!r}; there are {', '.join(FAMILIES)}")
+    return FAMILIES[options.family]
 
 
-def known_noise(options: Options, question: Question) -> float:
+def known_noise(options: BlindOptions, preset: FamilyPreset) -> float:
     """--sigma, where the family has a known noise."""
     if options.sigma is None:
-        return question.sigma or 0.0
-    if question.sigma is None:
+        return preset.sigma or 0.0
+    if preset.sigma is None:
         raise ValueError(f"the family {options.family} looks for sigma: it cannot be given (--grid says where to look)")
     if not 0 < options.sigma < float("inf"):
         raise ValueError(f"--sigma is a positive standard deviation; got {options.sigma:g}")
     return options.sigma
 
 
-def chosen_axes(options: Options, question: Question, size: tuple[int, int]) -> tuple[Axis, ...]:
+def chosen_axes(options: BlindOptions, preset: FamilyPreset, size: tuple[int, int]) -> tuple[Axis, ...]:
     """The family's axes, the main one as --grid has it."""
-    axes = question.axes(size)
+    axes = preset.axes(size)
     if options.grid is None:
         return axes
     low, high, count = options.grid
-    return tuple(replace(a, low=low, high=high, count=count) if a.name == question.main else a for a in axes)
+    return tuple(replace(a, low=low, high=high, count=count) if a.name == preset.main else a for a in axes)
 
 
 def parse_truth(text: str, axes: tuple[Axis, ...]) -> dict[str, float]:
@@ -166,7 +162,7 @@ def parse_truth(text: str, axes: tuple[Axis, ...]) -> dict[str, float]:
 
 
 def measure(
-    options: Options,
+    options: BlindOptions,
     family: Family,
     axes: tuple[Axis, ...],
     truth: dict[str, float] | None,
@@ -174,11 +170,11 @@ def measure(
     console: Console,
 ) -> tuple[Tensor, Tensor | None]:
     """The raw data [1, C, H, W], and the clean picture if they were simulated."""
-    from linverse.cli.files import read_image
-    from linverse.cli.grids import simulate
+    from linverse.blind.search import simulate
+    from linverse.data.pictures import read_image
     from linverse.rng import keyed_generator
 
-    x = read_image(options.image, energy.shape, console, resize=options.resize)
+    x = read_image(options.image, energy.shape, partial(note, console), resize=options.resize)
     if truth is not None:
         theta = {axis.name: truth[axis.name] * axis.scale for axis in axes}
         return simulate(family, x, theta, keyed_generator(options.seed, "measure")), x
@@ -192,103 +188,28 @@ def measure(
     return x, None
 
 
-def judge(energy: LearnedEnergy, found: Search) -> Typicality | None:
-    """Whether the picture, degraded as is most probable, is like the held-out images that the model carries; None if it has none."""
-    from linverse.rng import keyed_generator
-    from linverse.typicality import measurement_typicality, reference_images
-
-    reference = reference_images(energy)
-    if reference is None:
-        return None
-    final = found.final
-    theta = {name: final.raw.new_tensor([value]) for name, value in final.best.items()}
-    measurement = final.family.measurement(final.raw, theta)
-    return measurement_typicality(energy, measurement, reference, keyed_generator("typicality"))
-
-
-# --- what comes out ----------------------------------------------------------------------------------------------------------------
-
-
 def write(
     out: OutputFolder,
-    options: Options,
-    found: Search,
-    restored: Tensor,
+    options: BlindOptions,
+    result: BlindRestoration,
     truth: dict[str, float] | None,
     clean: Tensor | None,
-    extra: dict[str, Any],
+    seconds: float,
 ) -> None:
     """The picture restored, the evidence as a table and a figure, the numbers."""
     import linverse
-    from linverse.cli.pictures import blind_figure
-    from linverse.experiments.framework import picture
+    from linverse.report.blind import blind_figure, estimates, evidence_table
+    from linverse.report.style import figure_bytes
 
-    raw = found.final.raw[0]
-    out.write_image("restored.png", restored[0])
-    out.write_array("restored.npy", restored[0])
-    out.write("evidence.csv", evidence_table(found).encode())
-    pictures = [("measurement", raw), ("restored", restored[0])] + ([("truth", clean[0])] if clean is not None else [])
+    out.write_image("restored.png", result.mean)
+    out.write_array("restored.npy", result.mean)
+    out.write("evidence.csv", evidence_table(result.search).encode())
+    pictures = [("measurement", result.raw), ("restored", result.mean)]
+    pictures += [("truth", clean[0])] if clean is not None else []
     title = f"{options.image.name}  ·  {options.family}  ·  model {Path(options.model).name}"
-    out.write("figure.png", picture(lambda: blind_figure(found, pictures, truth, title)))
-    settings = {
-        "image": options.image.name,
-        "family": options.family,
-        "sigma": options.sigma,
-        "model": options.model,
-        "seed": options.seed,
-        "linverse": linverse.__version__,
-    }
-    out.finish({"completed": True, **settings, **extra, "estimates": estimates(found, truth)})
-
-
-def estimates(found: Search, truth: dict[str, float] | None) -> dict[str, Any]:
-    """Value, interval and prior of each parameter."""
-    out: dict[str, Any] = {}
-    for axis in found.axes:
-        low, high = found.interval(axis)
-        out[axis.name] = {
-            "value": found.value(axis),
-            "low": low,
-            "high": high,
-            "level": 0.9,
-            "unit": axis.unit,
-            "prior": f"uniform in log {axis.name}" if axis.spacing == "log" else f"uniform in {axis.name}",
-        }
-        if truth is not None:
-            out[axis.name]["truth"] = truth[axis.name]
-    return out
-
-
-def evidence_table(found: Search) -> str:
-    """Every point of every grid: its round, parameters and log-evidence in nats."""
-    import itertools
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["round", *(axis.name for axis in found.axes), "log_evidence_nats"])
-    for number, (axes, result) in enumerate(found.rounds, start=1):
-        points = itertools.product(*(axis.values().tolist() for axis in axes))
-        for point, value in zip(points, result.log_evidence.flatten().tolist(), strict=True):
-            writer.writerow([number, *(f"{p:.6g}" for p in point), f"{value:.4f}"])
-    return text.getvalue()
-
-
-def show(
-    console: Console, found: Search, truth: dict[str, float] | None, out: OutputFolder, judged: Typicality | None = None
-) -> None:
-    """The estimates as a table, whether the picture is typical, and a warning where the grid was too short."""
-    from linverse.cli.pictures import decimals_for
-
-    table = Table("parameter", "estimate", "90 % interval", *(["truth"] if truth else []), box=None)
-    for axis in found.axes:
-        low, high = found.interval(axis)
-        digits = f".{decimals_for(high - low, axis)}f"
-        row = [axis.name, f"{found.value(axis):{digits}} {axis.unit}", f"{low:{digits}} … {high:{digits}}"]
-        table.add_row(*row, *([f"{truth[axis.name]:g}"] if truth else []))
-    console.print(table)
-    if judged is not None:
-        note(console, f"with these values, against {judged.count} held-out images: {judged.describe()[0]}")
-    for axis in found.at_edge():
-        hint = "" if axis.spacing == "whole" else ": widen it with --grid LOW HIGH N"
-        note(console, f"note: the evidence is largest at the edge of the grid of {axis.name}{hint}")
-    note(console, f"wrote {out.folder}/: figure.png, restored.png, evidence.csv, result.json")
+    out.write("figure.png", figure_bytes(lambda: blind_figure(result.search, pictures, truth, title)))
+    named = ("family", "sigma", "model", "seed")
+    settings = {"image": options.image.name} | {name: getattr(options, name) for name in named}
+    judged = {"typicality": result.typicality.records()[0]} if result.typicality else {}
+    record = {**settings, "linverse": linverse.__version__, "seconds": round(seconds, 1), **judged}
+    out.finish({"completed": True, **record, "estimates": estimates(result.search, truth)})

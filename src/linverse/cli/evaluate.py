@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,24 +17,24 @@ import tyro
 from rich.console import Console
 
 from linverse.baselines import EnergyDenoiser
-from linverse.cli.evaluate_view import Watcher, announce, show_list, show_report
-from linverse.experiments.harness import (
+from linverse.evaluation import (
+    EvaluationFolder,
+    EvaluationSetting,
     Models,
     PaletteModel,
     Plan,
-    Setting,
-    Store,
     check_measures,
-    conclude,
     make_plan,
     parse_contender,
     run_units,
     standard_metrics,
 )
-from linverse.experiments.harness.contenders import Contender
-from linverse.experiments.models import held_out, load_energy
+from linverse.evaluation.contenders import Contender
+from linverse.evaluation.models import held_out, load_energy
 from linverse.files.saving import CARD, ModelFileError
 from linverse.models.denoiser import Denoiser
+from linverse.report.console import ProgressBars, note
+from linverse.report.evaluation import announce, show_list, show_report, write_report
 from linverse.store.card import Card
 from linverse.store.hub import bundled, find_model, load_denoiser
 
@@ -64,7 +65,7 @@ def _several(metavar: str, hint: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Options:
+class EvaluateOptions:
     """What to compare, on what, and where to put it."""
 
     model: Annotated[str, tyro.conf.arg(metavar="NAME", help_behavior_hint="(required)")] = ""
@@ -121,7 +122,11 @@ class Options:
 def main(arguments: list[str]) -> None:
     """Parse and run."""
     options = tyro.cli(
-        Options, args=arguments, prog="linverse evaluate", description=HELP, config=(tyro.conf.FlagCreatePairsOff,)
+        EvaluateOptions,
+        args=arguments,
+        prog="linverse evaluate",
+        description=HELP,
+        config=(tyro.conf.FlagCreatePairsOff,),
     )
     console = Console()
     if options.list:
@@ -137,7 +142,7 @@ def main(arguments: list[str]) -> None:
     evaluate(options, console)
 
 
-def check_numbers(options: Options) -> None:
+def check_numbers(options: EvaluateOptions) -> None:
     """Refuse numbers that make no sense."""
     for name, least in (("images", 1), ("batch", 1), ("pictures", 0), ("threads", 1)):
         value = getattr(options, name)
@@ -145,7 +150,7 @@ def check_numbers(options: Options) -> None:
             raise ValueError(f"--{name} is {value}; it must be at least {least}")
 
 
-def evaluate(options: Options, console: Console) -> None:
+def evaluate(options: EvaluateOptions, console: Console) -> None:
     """This process's share of the work; the main process reports."""
     from accelerate import PartialState
 
@@ -153,21 +158,28 @@ def evaluate(options: Options, console: Console) -> None:
     state = PartialState(cpu=not torch.accelerator.is_available(), timeout=PATIENCE)
     plan = build_plan(options, str(state.device))
     check_measures(plan)
-    store = Store(options.out, plan)
+    store = EvaluationFolder(options.out, plan)
     if state.is_main_process:
         announce(console, plan, sum(not store.done(unit) for unit in plan.units()))
     try:
-        with Watcher(console, state.process_index, state.num_processes) as watcher:
-            run_units(plan, store, state.process_index, state.num_processes, watcher)
+        prefix = f"[{state.process_index + 1}/{state.num_processes}] " if state.num_processes > 1 else ""
+        with ProgressBars(console, prefix, state.is_main_process) as progress:
+            tell = partial(tell_failure, console, prefix)
+            run_units(plan, store, state.process_index, state.num_processes, progress, tell)
     except KeyboardInterrupt:
         print("\nstopped; rerun the same command to go on", file=sys.stderr)
         raise SystemExit(130) from None
     state.wait_for_everyone()
     if state.is_main_process:
-        report, timings = conclude(plan, store, options.pictures)
+        report, timings = write_report(plan, store, options.pictures)
         show_report(console, report, timings, options.out)
         if failures(report):
             raise SystemExit(1)
+
+
+def tell_failure(console: Console, prefix: str, text: str) -> None:
+    """A method that failed, with the number of the process that met it."""
+    note(console, f"{prefix}{text}")
 
 
 def failures(report: dict[str, Any]) -> list[str]:
@@ -183,13 +195,13 @@ def failures(report: dict[str, Any]) -> list[str]:
 # --- what was asked for ----------------------------------------------------------------------------------------------------------
 
 
-def build_plan(options: Options, device: str) -> Plan:
+def build_plan(options: EvaluateOptions, device: str) -> Plan:
     """Models, images, tasks and methods of the options."""
     asked = [parse_contender(text) for text in options.method]
     models = load_models(options, device)
     metrics = options.metric or standard_metrics()
     data = options.data or trained_on(options.model)
-    setting = Setting(data, options.batch, options.seed, metrics, options.features)
+    setting = EvaluationSetting(data, options.batch, options.seed, metrics, options.features)
     truth = held_out(data, options.images, models.energy.shape).x
     contenders = asked or default_contenders(models)
     return possible(make_plan(models, truth, options.task or DEFAULT_TASKS, contenders, setting, device))
@@ -205,7 +217,7 @@ def possible(plan: Plan) -> Plan:
     return plan
 
 
-def load_models(options: Options, device: str) -> Models:
+def load_models(options: EvaluateOptions, device: str) -> Models:
     """The energy and the companions that were named, or else are bundled with it."""
     energy = load_energy(options.model).to(device)
     name, there = f"{options.model}-score", bundled()

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
 from rich.table import Table
 
-from linverse.experiments import EXPERIMENTS, experiment_options, run_experiment
+from linverse.experiments import EXPERIMENTS, experiment_options
+from linverse.report.console import ProgressBars
+from linverse.report.experiments import write_experiment
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class ExperimentOptions:
     """Reproduce a table or figure of the paper: writes DIR/NAME.json (numbers, the paper's beside ours) and DIR/NAME.png."""
 
     name: tyro.conf.Positional[str] = ""
@@ -31,35 +29,6 @@ class Options:
     """name the experiments and stop"""
 
 
-class Watcher:
-    """Progress on a terminal as bars, elsewhere a line a minute."""
-
-    def __init__(self, console: Console) -> None:
-        self.console, self.last_line = console, time.monotonic()
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        self.bars = Bars(
-            *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal
-        )
-        self.tasks: dict[str, Any] = {}
-
-    def __enter__(self) -> Self:
-        self.bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bars.stop()
-
-    def __call__(self, task: str, done: int, total: int) -> None:
-        if task not in self.tasks:
-            self.tasks[task] = self.bars.add_task(task, total=total)
-        self.bars.update(self.tasks[task], completed=done, total=total)
-        if not self.console.is_terminal and time.monotonic() - self.last_line > 60:
-            self.console.print(f"{task}: {done}/{total}", highlight=False)
-            self.last_line = time.monotonic()
-
-
 def main(arguments: list[str]) -> None:
     """Parse and run."""
     options, own = parse(arguments)
@@ -67,22 +36,24 @@ def main(arguments: list[str]) -> None:
     if options.list or not options.name:
         show_list(console)
         return
-    with Watcher(console) as watcher:
-        record = run_experiment(options.name, options.out, options.quick, watcher, own)
+    with ProgressBars(console) as progress:
+        record = write_experiment(options.name, options.out, options.quick, progress, own)
     show_record(console, record)
     for suffix in ("json", "png"):
         console.print(f"wrote {options.out / options.name}.{suffix}", highlight=False, soft_wrap=True)
 
 
-def parse(arguments: list[str]) -> tuple[Options, Any]:
+def parse(arguments: list[str]) -> tuple[ExperimentOptions, Any]:
     """The options that all experiments share, and those of the one that is named (None: it has none)."""
     if arguments and arguments[0] in ("-h", "--help"):
-        return tyro.cli(Options, args=arguments, prog="linverse experiment", description=usage()), None
-    shared, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False, prog="linverse experiment")
+        return tyro.cli(ExperimentOptions, args=arguments, prog="linverse experiment", description=usage()), None
+    shared, _ = tyro.cli(
+        ExperimentOptions, args=arguments, return_unknown_args=True, add_help=False, prog="linverse experiment"
+    )
     own = experiment_options(shared.name) if shared.name and not shared.list else None
     if own is None:
-        return tyro.cli(Options, args=arguments, prog="linverse experiment"), None
-    both: Any = dataclasses.make_dataclass("both", [("shared", Options), ("own", own)], frozen=True)
+        return tyro.cli(ExperimentOptions, args=arguments, prog="linverse experiment"), None
+    both: Any = dataclasses.make_dataclass("both", [("shared", ExperimentOptions), ("own", own)], frozen=True)
     chosen = tyro.cli(
         both,
         args=arguments,

@@ -19,7 +19,7 @@ LAST = ("constant", "limits", "reference_images")
 
 
 @dataclass(frozen=True)
-class Options:
+class InfoOptions:
     """Print the card of a model: what it was trained on, for which noises, for how long, and how it did in its self-tests."""
 
     model: Annotated[str | None, tyro.conf.Positional] = None
@@ -28,7 +28,7 @@ class Options:
 
 def main(arguments: list[str]) -> None:
     """Parse and run."""
-    options = tyro.cli(Options, args=arguments, prog="linverse info")
+    options = tyro.cli(InfoOptions, args=arguments, prog="linverse info")
     console = Console()
     if options.model is None:
         names = bundled()

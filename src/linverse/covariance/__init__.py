@@ -3,6 +3,7 @@
 from linverse.covariance.base import Covariance, VarianceRange
 from linverse.covariance.dct import BlockDCTCovariance, DCTCovariance
 from linverse.covariance.fourier import FourierCovariance
+from linverse.covariance.identity import identity
 from linverse.covariance.spatial import SpatialCovariance
 
 __all__ = [
@@ -12,4 +13,5 @@ __all__ = [
     "FourierCovariance",
     "SpatialCovariance",
     "VarianceRange",
+    "identity",
 ]

@@ -213,6 +213,14 @@ class Covariance(ABC):
         whitened = z * torch.exp(-0.5 * self.log_variance)
         return whitened.double().square().sum(dim=(1, 2, 3))
 
+    def log_normal(self, x: Tensor) -> Tensor:
+        """log N(x; 0, Σ), [B], nats, summed in float64."""
+        return self.log_normal_coefficients(self.analysis(x))
+
+    def log_normal_coefficients(self, z: Tensor) -> Tensor:
+        """log N(z; 0, diag λ) for coefficients z, [B], nats, summed in float64."""
+        return -0.5 * (self.mahalanobis_coefficients(z) + self.logdet() + self.dim * math.log(2 * math.pi))
+
     def trace(self) -> Tensor:
         """tr Σ, [B], in float64."""
         return self.log_variance.double().exp().sum(dim=(1, 2, 3)) * self.multiplicity

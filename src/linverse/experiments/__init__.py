@@ -1,10 +1,5 @@
-"""One file a table or figure of the paper; each writes numbers, a picture, and the paper's claim beside them."""
+"""One file for each table or figure of the paper: it computes the numbers; `report.experiments` draws them."""
 
-from linverse.experiments.framework import (
-    EXPERIMENTS,
-    ExperimentResult,
-    experiment_options,
-    run_experiment,
-)
+from linverse.experiments.framework import EXPERIMENTS, ExperimentResult, experiment_options, run_experiment
 
 __all__ = ["EXPERIMENTS", "ExperimentResult", "experiment_options", "run_experiment"]

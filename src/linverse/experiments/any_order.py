@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,21 +17,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from linverse.covariance import Covariance, SpatialCovariance
-from linverse.energy import Energy, evaluate
-from linverse.experiments.figures import draw_cell, set_gaps
+from linverse.covariance import Covariance
+from linverse.energy import Energy, evaluate, log_prob
+from linverse.evaluation.models import held_out, load_classifier, load_energy
 from linverse.experiments.framework import ExperimentResult
-from linverse.experiments.models import chunks, held_out, load_classifier, load_energy
 from linverse.files.saving import hash_weights
 from linverse.models.classifier import DigitClassifier
 from linverse.progress import Progress
 from linverse.rng import keyed_generator, normal_like
-from linverse.sampling import Path as SigmaPath
-from linverse.sampling import autoregressive, prior_start, sample
+from linverse.sampling import prior_start
+from linverse.sampling.generation import generate_patches
 from linverse.units import bits_per_dim
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 PAPER: dict[str, Any] = {
     "source": "section 4.2.1, Any-order generation; figure autoregressive_generation",
@@ -45,7 +43,7 @@ PAPER: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Options:
+class AnyOrderOptions:
     """Models of the any-order experiment."""
 
     model: str = "mnist"
@@ -74,7 +72,7 @@ FRAMES = 4  # equal parts of the path; each ends where a patch is done
 
 
 @dataclass(frozen=True)
-class Setting:
+class AnyOrderSetting:
     """Digits, and steps of the whole path (a multiple of 16: whole patches in every order)."""
 
     digits: int = 64
@@ -83,7 +81,7 @@ class Setting:
     seed: int = 0
 
 
-FULL = Setting()
+FULL = AnyOrderSetting()
 QUICK = replace(FULL, digits=4, steps=160)
 
 
@@ -101,25 +99,21 @@ def start(energy: Energy, count: int, seed: int) -> tuple[Tensor, Covariance]:
     return prior_start(energy, count, keyed_generator(seed, "any-order", "start"))
 
 
-def segments(path: SigmaPath, parts: int) -> list[SigmaPath]:
-    """A path cut into equal parts."""
-    size = path.steps // parts
-    return [SigmaPath(path.template, path.log_variance[i * size : (i + 1) * size + 1]) for i in range(parts)]
-
-
-def generate(energy: Energy, order: Order, setting: Setting) -> Generated:
-    """Digits in one order. The path is cut where patches end, so that pausing for a picture changes nothing."""
-    y, cov = start(energy, setting.digits, setting.seed)
-    levels = setting.steps // order.split**2
-    path = autoregressive(cov, energy.range.minimum, energy.shape[1] // order.split, order.order, levels)
-    generator = keyed_generator(setting.seed, "any-order", "steps")
-    frames, means = [display(y, cov)[: setting.shown]], [expected(energy, y[: setting.shown], cov)]
-    for part in segments(path, FRAMES):
-        here = part.covariance(0)
-        y = sample(energy, y, here, part, finish="floor", generator=generator, chunk=len(y)).samples
-        frames.append(display(y, part.covariance(-1))[: setting.shown])
-        means.append(expected(energy, y[: setting.shown], part.covariance(-1)))
-    return Generated(y, torch.stack(frames), torch.stack(means))
+def generate(energy: Energy, order: Order, setting: AnyOrderSetting) -> Generated:
+    """Digits in one order, and what is there and what is expected on the way."""
+    stages = generate_patches(
+        energy,
+        start(energy, setting.digits, setting.seed),
+        order.order,
+        patch=energy.shape[1] // order.split,
+        levels=setting.steps // order.split**2,
+        stops=FRAMES,
+        generator=keyed_generator(setting.seed, "any-order", "steps"),
+    )
+    seen = [(stage.x[: setting.shown], stage.cov) for stage in stages]
+    frames = [display(x, cov) for x, cov in seen]
+    means = [expected(energy, x, cov) for x, cov in seen]
+    return Generated(stages[-1].x, torch.stack(frames), torch.stack(means))
 
 
 def expected(energy: Energy, y: Tensor, cov: Covariance) -> Tensor:
@@ -131,14 +125,6 @@ def display(y: Tensor, cov: Covariance) -> Tensor:
     """Noise of any size as grey noise; pixels at the floor as they are."""
     grey = 0.5 + 0.18 * y * torch.exp(-0.5 * cov.log_variance)
     return torch.where(cov.variance < 1, y, grey)
-
-
-@torch.no_grad()
-def floor_bits(energy: Energy, x: Tensor) -> Tensor:
-    """−log₂ p per dimension of images at the floor, [N]."""
-    cov = SpatialCovariance(x.new_full((1, 1, *x.shape[2:]), math.log(energy.range.minimum)), x.shape[1])
-    log_density = torch.cat([-energy(x[rows], cov.expand(len(x[rows]))) for rows in chunks(len(x))])
-    return bits_per_dim(log_density, cov.dim)
 
 
 @torch.no_grad()
@@ -154,7 +140,7 @@ def metrics_of(
     sets = {name: generated.digits for name, generated in found.items()} | {"test": real}
     out: dict[str, float] = {}
     for name, x in sets.items():
-        bits = floor_bits(energy, x)
+        bits = bits_per_dim(log_prob(energy, x), x[0].numel())
         out |= {f"{name}_bits_per_dim": float(bits.mean()), f"{name}_bits_per_dim_spread": float(bits.std())}
         if classifier is not None:
             out[f"{name}_confident_share"] = float((confidence(classifier, x) > 0.9).double().mean())
@@ -166,7 +152,7 @@ def metrics_of(
     return out
 
 
-def run(out: Path, quick: bool, progress: Progress, options: Options) -> ExperimentResult:
+def run(out: Path, quick: bool, progress: Progress, options: AnyOrderOptions) -> ExperimentResult:
     """Three orders, one noise."""
     setting = QUICK if quick else FULL
     energy = load_energy(options.model)
@@ -182,28 +168,4 @@ def run(out: Path, quick: bool, progress: Progress, options: Options) -> Experim
     weights = {"model": hash_weights(energy)}
     if classifier is not None:
         weights["classifier"] = hash_weights(classifier)
-    draw = partial(draw_figure, found)
-    return ExperimentResult(metrics, PAPER, draw, asdict(setting), weights, {"seed": setting.seed})
-
-
-def draw_figure(found: dict[str, Generated]) -> Figure:
-    """For each order a row of what is there and a row of what the model expects; side by side, several digits."""
-    from matplotlib.figure import Figure
-
-    shown = next(iter(found.values())).frames.shape[1]
-    widths = ([1.0] * (FRAMES + 1) + [0.25]) * shown  # a gap after each digit
-    size = (0.85 * sum(widths) + 0.8, 0.9 * 2 * len(found) + 0.5)
-    figure = Figure(figsize=size, layout="constrained")
-    set_gaps(figure, 0.01, 0.01)
-    grid = figure.subplots(2 * len(found), len(widths), squeeze=False, width_ratios=widths)
-    for axes in grid.flat:
-        draw_cell(axes, None, None)
-    for number, (name, generated) in enumerate(found.items()):
-        for row, stack in ((2 * number, generated.frames), (2 * number + 1, generated.means)):
-            for digit in range(shown):
-                for frame in range(FRAMES + 1):
-                    draw_cell(grid[row, digit * (FRAMES + 2) + frame], stack[frame, digit], None)
-        grid[2 * number, 0].set_ylabel(ORDERS[name].title, fontsize=9)
-        grid[2 * number + 1, 0].set_ylabel("expected", fontsize=9)
-    figure.suptitle("Three orders, one noise", fontsize=11, fontweight="bold", x=0.01, ha="left")
-    return figure
+    return ExperimentResult(metrics, PAPER, found, asdict(setting), weights, {"seed": setting.seed})

@@ -21,14 +21,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from linverse.blind import BlindEstimate, UnknownGaussianBlur, UnknownNoiseBox, estimate, noise_levels
-from linverse.covariance import SpatialCovariance, VarianceRange
+from linverse.blind import (
+    Axis,
+    BlindEstimate,
+    UnknownGaussianBlur,
+    UnknownNoiseBox,
+    estimate,
+    noise_bound,
+    search,
+    search_noise_levels,
+)
+from linverse.blind.search import log_spaced, sigma_limits
 from linverse.degradations import GaussianBlur
 from linverse.energy import Energy
-from linverse.experiments.blind_figure import BlurFinding, Case, Findings, Guess, draw_figure
+from linverse.evaluation.models import PairOptions, held_out, load_companion, load_energy
+from linverse.experiments.cache import Cache
 from linverse.experiments.framework import ExperimentResult
-from linverse.experiments.models import PairOptions, evaluate_many, held_out, load_companion, load_energy
-from linverse.experiments.pieces import Pieces
 from linverse.files.saving import hash_weights
 from linverse.progress import Progress
 from linverse.rng import keyed_generator, normal_like
@@ -55,12 +63,12 @@ PAPER: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Options(PairOptions):
+class BlindOptions(PairOptions):
     """Models of the blind experiment."""
 
 
 @dataclass(frozen=True)
-class Setting:
+class BlindSetting:
     """What is asked, of how many images."""
 
     variances: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0)
@@ -81,41 +89,68 @@ class Setting:
         return max(self.isotropic_images, self.box_images, self.joint_images, self.blur_images)
 
 
-FULL = Setting()
+FULL = BlindSetting()
 QUICK = replace(FULL, isotropic_images=48, box_images=24, joint_images=4, blur_images=4)
 
 
+@dataclass(frozen=True)
+class Guess:
+    """True and estimated values, [N] each."""
+
+    truth: Tensor
+    found: Tensor
+
+
+@dataclass(frozen=True)
+class Case:
+    """A box of side s with noise σ₁: estimates of many images, [N], and the curves of one (axis, log p)."""
+
+    side: int
+    sigma: float
+    known_sides: Tensor
+    sides: Tensor
+    sigmas: Tensor
+    observation: Tensor
+    by_side: tuple[Tensor, Tensor]
+    by_sigma: tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class BlurFinding:
+    """Estimates of a blur's width, [N]: by the full likelihood, and by the energy alone."""
+
+    width: float
+    full: Tensor
+    alone: Tensor
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that one energy answered; `isotropic` maps σ² to log σ̂² − log σ², `bounds` to the energy's own bound for its spread."""
+
+    isotropic: dict[float, Tensor]
+    bounds: dict[float, float]
+    boxes: Guess
+    cases: list[Case]
+    blurs: list[BlurFinding]
+    dim: int
+
+
 # --- isotropic noise -----------------------------------------------------------------------------------------------------------
-
-
-def log_spaced(low: float, high: float, step: float, most: int = 80) -> Tensor:
-    """From low to high in equal steps of the logarithm, about `step` wide, at most `most` of them."""
-    count = min(most, max(3, 1 + math.ceil(math.log(high / low) / step)))
-    return torch.linspace(math.log(low), math.log(high), count, dtype=torch.float64).exp()
-
-
-def sigma_limits(limits: VarianceRange) -> tuple[float, float]:
-    """Standard deviations that the energy knows, with room at either end."""
-    return math.sqrt(4 * limits.minimum), math.sqrt(0.25 * limits.maximum)
 
 
 def isotropic_errors(energy: Energy, x: Tensor, variance: float, seed: int) -> Tensor:
     """log σ̂² − log σ² for each image: a grid over all that the energy knows, then a fine one where the answers are, [N]."""
     noise = normal_like(x, keyed_generator(seed, "blind experiment", "isotropic", f"{variance:g}"))
     y = x + math.sqrt(variance) * noise
-    low, high = sigma_limits(energy.range)
-    coarse = noise_levels(energy, y, log_spaced(low, high, 0.2), seed=seed)
-    near = max(low, 0.8 * float(coarse.min())), min(high, 1.25 * float(coarse.max()))
-    found = noise_levels(energy, y, log_spaced(*near, 0.025), seed=seed)
+    found = search_noise_levels(energy, y, seed=seed)
     return 2 * (found.double().log() - 0.5 * math.log(variance))
 
 
 def fisher_bound(energy: Energy, x: Tensor, variance: float, seed: int) -> float:
     """The least sd of log σ̂² when the image is unknown: (E[(Σκ)²])^{-1/2}, by the energy's own covariance score."""
-    cov = SpatialCovariance(x.new_full((1, 1, *x.shape[2:]), math.log(variance)), x.shape[1])
     y = x + math.sqrt(variance) * normal_like(x, keyed_generator(seed, "blind experiment", "fisher", f"{variance:g}"))
-    total = evaluate_many(energy, y, cov).cov_score.double().sum(dim=(1, 2, 3)) * cov.multiplicity
-    return float(total.square().mean().rsqrt())
+    return noise_bound(energy, y, variance)
 
 
 # --- boxes ---------------------------------------------------------------------------------------------------------------------
@@ -139,7 +174,7 @@ def box_side(energy: Energy, raw: Tensor, inside: float, outside: float, seed: i
     return estimate(energy, raw, UnknownNoiseBox(outside), axes, seed=seed)
 
 
-def box_guesses(energy: Energy, x: Tensor, setting: Setting, progress: Progress) -> Guess:
+def box_guesses(energy: Energy, x: Tensor, setting: BlindSetting, progress: Progress) -> Guess:
     """True and estimated sides over all boxes."""
     low, high = setting.box_sides
     generator = keyed_generator(setting.seed, "blind experiment", "sides")
@@ -153,18 +188,15 @@ def box_guesses(energy: Energy, x: Tensor, setting: Setting, progress: Progress)
 
 
 def joint_estimate(energy: Energy, raw: Tensor, outside: float, seed: int) -> tuple[float, float]:
-    """Side and σ₁ together: all sides with few levels, then the sides around the best one with many."""
-    family, sides = UnknownNoiseBox(outside), all_sides(raw)
+    """Side and σ₁ together, on grids that zoom in."""
     low, high = sigma_limits(energy.range)
-    coarse_axes = {"side": sides, "sigma": log_spaced(max(low, 0.02), min(high, 8.0), 0.5).to(raw.dtype)}
-    best = estimate(energy, raw, family, coarse_axes, seed=seed).best
-    near = sides[(sides - best["side"]).abs() <= 2]
-    fine = (best["sigma"] * torch.linspace(-0.5, 0.5, 21, dtype=torch.float64).exp()).clamp(low, high).unique()
-    result = estimate(energy, raw, family, {"side": near, "sigma": fine.to(raw.dtype)}, seed=seed)
-    return result.best["side"], result.refined("sigma")
+    sides = Axis("side", 1, min(raw.shape[2:]), 3, "whole")
+    sigmas = Axis("sigma", max(low, 0.02), min(high, 8.0), 13, "log")
+    found = search(energy, raw, UnknownNoiseBox(outside), (sides, sigmas), seed=seed)
+    return found.final.best["side"], found.final.refined("sigma")
 
 
-def paper_case(energy: Energy, x: Tensor, side: int, sigma: float, setting: Setting, progress: Progress) -> Case:
+def paper_case(energy: Energy, x: Tensor, side: int, sigma: float, setting: BlindSetting, progress: Progress) -> Case:
     """One of the paper's (s, σ₁): s with σ₁ known, and both together, over many images."""
     known, sides, sigmas = [], [], []
     for i in range(len(x)):
@@ -180,7 +212,7 @@ def paper_case(energy: Energy, x: Tensor, side: int, sigma: float, setting: Sett
     return Case(side, sigma, known_sides, joint_sides, joint_sigmas, **curves)
 
 
-def evidence_curves(energy: Energy, x: Tensor, side: int, sigma: float, setting: Setting) -> dict[str, Any]:
+def evidence_curves(energy: Energy, x: Tensor, side: int, sigma: float, setting: BlindSetting) -> dict[str, Any]:
     """log p against the side at the true σ₁, and against σ₁ at the true side, for one image."""
     generator = keyed_generator(setting.seed, "joint", side, f"{sigma:g}", 0)
     raw = noisy_box(x, side, sigma, setting.outside, generator)
@@ -198,7 +230,7 @@ def evidence_curves(energy: Energy, x: Tensor, side: int, sigma: float, setting:
 # --- blurs ---------------------------------------------------------------------------------------------------------------------
 
 
-def blur_widths(energy: Energy, x: Tensor, width: float, setting: Setting, progress: Progress) -> BlurFinding:
+def blur_widths(energy: Energy, x: Tensor, width: float, setting: BlindSetting, progress: Progress) -> BlurFinding:
     """The width of a blur by the full likelihood, and by the energy alone."""
     taps = 2 * ((min(x.shape[2:]) - 1) // 2) + 1  # all that fit: the family's own kernel
     blur = GaussianBlur(width, setting.blur_sigma, size=taps)
@@ -229,7 +261,7 @@ Keep = Callable[[str, Callable[[], Any]], Any]
 """Hands back what an interrupted run found under a name, or finds it now."""
 
 
-def investigate(energy: Energy, x: Tensor, setting: Setting, progress: Progress, keep: Keep) -> Findings:
+def investigate(energy: Energy, x: Tensor, setting: BlindSetting, progress: Progress, keep: Keep) -> Findings:
     """All four questions to one energy."""
     isotropic, bounds = {}, {}
     for done, variance in enumerate(setting.variances):
@@ -302,28 +334,27 @@ def share(condition: Tensor) -> float:
     return float(condition.double().mean())
 
 
-def run(out: Path, quick: bool, progress: Progress, options: Options) -> ExperimentResult:
+def run(out: Path, quick: bool, progress: Progress, options: BlindOptions) -> ExperimentResult:
     """Ask both energies."""
     setting = QUICK if quick else FULL
     energies = {"dual": load_energy(options.model), "single": load_companion(options.single_model)}
     models = {name: energy for name, energy in energies.items() if energy is not None}
     x = held_out(options.data, setting.images, models["dual"].shape).x
     weights = {name: hash_weights(energy) for name, energy in models.items()}
-    pieces = Pieces.of("blind", out, Guess, Case, BlurFinding)
+    cache = Cache.of("blind", out, Guess, Case, BlurFinding)
     found = {}
     for name, energy in models.items():
         made_from = asdict(setting) | {"model": weights[name], "data": options.data}
-        keep = partial(_kept, pieces, name, made_from)
+        keep = partial(_kept, cache, name, made_from)
         found[name] = investigate(energy, x, setting, partial(_labelled, progress, name), keep)
     metrics = metrics_of(found["dual"])
     if "single" in found:
         metrics |= {f"single_{name}": value for name, value in metrics_of(found["single"]).items()}
-    draw = partial(draw_figure, found)
-    return ExperimentResult(metrics, PAPER, draw, asdict(setting), weights, {"seed": setting.seed})
+    return ExperimentResult(metrics, PAPER, found, asdict(setting), weights, {"seed": setting.seed})
 
 
-def _kept(pieces: Pieces, model: str, made_from: dict[str, Any], name: str, make: Callable[[], Any]) -> Any:
-    return pieces.get(f"{model}-{name}", made_from, make)
+def _kept(cache: Cache, model: str, made_from: dict[str, Any], name: str, make: Callable[[], Any]) -> Any:
+    return cache.get(f"{model}-{name}", made_from, make)
 
 
 def _labelled(progress: Progress, name: str, task: str, done: int, total: int) -> None:

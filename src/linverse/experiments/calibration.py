@@ -24,10 +24,9 @@ from linverse.covariance import Covariance
 from linverse.degradations import Degradation, Masking
 from linverse.degradations.tasks import parse_task
 from linverse.energy import Energy, Evaluation
-from linverse.experiments.calibration_figure import Calibration, draw_figure
+from linverse.evaluation.models import CHUNK, held_out, load_energy
+from linverse.experiments.cache import Cache
 from linverse.experiments.framework import ExperimentResult
-from linverse.experiments.models import CHUNK, held_out, load_energy
-from linverse.experiments.pieces import Pieces
 from linverse.files.saving import hash_weights
 from linverse.metrics import CoverageCurve, coverage_curve, gaussian_interval
 from linverse.posterior import Posterior
@@ -43,7 +42,7 @@ PAPER: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Options:
+class CalibrationOptions:
     """Model and effort of the calibration experiment."""
 
     model: str = "fashion-mnist"
@@ -55,7 +54,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Setting:
+class CalibrationSetting:
     """Images, samples in each half (19: the interval of level 1 − 2k/20 is exact), and which pixels count."""
 
     tasks: tuple[str, ...] = ("box", "gauss")
@@ -66,14 +65,35 @@ class Setting:
     seed: int = 0
 
 
-FULL = Setting()
+FULL = CalibrationSetting()
 QUICK = replace(FULL, images=8)
 QUICK_STEPS = 16
 
 
+@dataclass(frozen=True)
+class TaskCalibration:
+    """Of one task: the coverage of intervals; one-shot std, spread of samples and error of the one-shot mean [N, n] in Σ's basis.
+
+    `shown` holds rows of images by their titles.
+    """
+
+    curve: CoverageCurve
+    std: Tensor
+    spread: Tensor
+    error: Tensor
+    basis: str
+    shown: dict[str, Tensor]
+
+
 def calibrate(
-    energy: Energy, x: Tensor, degradation: Degradation, steps: int, setting: Setting, progress: Progress, task: str
-) -> Calibration:
+    energy: Energy,
+    x: Tensor,
+    degradation: Degradation,
+    steps: int,
+    setting: CalibrationSetting,
+    progress: Progress,
+    task: str,
+) -> TaskCalibration:
     """Samples, one-shot moments and the truth for one task."""
     measurement = degradation.measure(x, keyed_generator(setting.seed, "calibration", task))
     posterior = Posterior(energy, measurement)
@@ -96,14 +116,14 @@ def summarise(
     one_shot: Evaluation,
     cov: Covariance,
     degradation: Degradation,
-    setting: Setting,
-) -> Calibration:
+    setting: CalibrationSetting,
+) -> TaskCalibration:
     """What the metrics and the figure need: samples [N, 2·half, C, H, W] against the truth at the floor [N, C, H, W]."""
     hidden = hidden_pixels(degradation, x)
     curve = split_coverage(samples, truth, hidden, setting)
     free = hidden if cov.basis == "spatial" else torch.ones_like(hidden)  # one-shot moments live in Σ's basis
     coefficients = torch.stack([cov.analysis(samples[:, i]) for i in range(samples.shape[1])], dim=1)
-    return Calibration(
+    return TaskCalibration(
         curve=curve,
         std=_chosen(one_shot.variance.sqrt().expand_as(x), free),
         spread=_chosen(coefficients.double().std(dim=1), free),
@@ -131,7 +151,7 @@ def _chosen(values: Tensor, where: Tensor) -> Tensor:
     return values.double()[where].reshape(len(values), -1)
 
 
-def split_coverage(samples: Tensor, truth: Tensor, hidden: Tensor, setting: Setting) -> CoverageCurve:
+def split_coverage(samples: Tensor, truth: Tensor, hidden: Tensor, setting: CalibrationSetting) -> CoverageCurve:
     """Coverage of the intervals of either half on the pixels that the other half finds uncertain, averaged over both.
 
     Images without a single uncertain pixel drop out.
@@ -150,7 +170,7 @@ def split_coverage(samples: Tensor, truth: Tensor, hidden: Tensor, setting: Sett
     return CoverageCurve(curves[0].levels, values.mean(dim=1), error, values)
 
 
-def metrics_of(found: Calibration) -> dict[str, float]:
+def metrics_of(found: TaskCalibration) -> dict[str, float]:
     """Coverage at 90 %, and the one-shot standard deviation against spread and error."""
     at = int((found.curve.levels - 0.9).abs().argmin())
     low, high = gaussian_interval(torch.zeros_like(found.std), found.std)
@@ -173,21 +193,20 @@ def root_ratio(a: Tensor, b: Tensor) -> float:
     return float((a.square().mean() / b.square().mean()).sqrt())
 
 
-def run(out: Path, quick: bool, progress: Progress, options: Options) -> ExperimentResult:
+def run(out: Path, quick: bool, progress: Progress, options: CalibrationOptions) -> ExperimentResult:
     """Both tasks."""
     setting = QUICK if quick else FULL
     steps = min(options.steps, QUICK_STEPS) if quick else options.steps
     energy = load_energy(options.model)
     x = held_out(options.data, setting.images, energy.shape).x
     weights, configuration = {"model": hash_weights(energy)}, asdict(setting) | {"steps": steps}
-    pieces = Pieces.of("calibration", out, Calibration, CoverageCurve)
+    cache = Cache.of("calibration", out, TaskCalibration, CoverageCurve)
     made_from = weights | configuration | {"data": options.data}
-    found: dict[str, Calibration] = {}
+    found: dict[str, TaskCalibration] = {}
     for task in setting.tasks:
         name = task.partition(":")[0]
         degradation = parse_task(task, (x.shape[2], x.shape[3]))
         make = partial(calibrate, energy, x, degradation, steps, setting, progress, name)
-        found[name] = pieces.get(name, made_from, make)
+        found[name] = cache.get(name, made_from, make)
     metrics = {f"{task}_{key}": value for task, one in found.items() for key, value in metrics_of(one).items()}
-    draw = partial(draw_figure, found)
-    return ExperimentResult(metrics, PAPER, draw, configuration, weights, {"seed": setting.seed})
+    return ExperimentResult(metrics, PAPER, found, configuration, weights, {"seed": setting.seed})

@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from linverse.blind import noise_levels
-from linverse.covariance import SpatialCovariance
+from linverse.blind import noise_bound, noise_levels
 from linverse.data import load_images
-from linverse.energy import Energy, evaluate
-from linverse.experiments.figures import BLUE, GREY, VERMILION, panels
+from linverse.energy import Energy
 from linverse.experiments.framework import ExperimentResult
 from linverse.files.saving import hash_weights
 from linverse.models.learned import LearnedEnergy
@@ -34,13 +32,13 @@ from linverse.training.loop import Trainer
 from linverse.training.presets import PRESETS
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 VARIANCES = (1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 
 
 @dataclass(frozen=True)
-class Options:
+class DigitsOptions:
     """How long to train."""
 
     steps: int | None = None
@@ -56,15 +54,20 @@ class NoiseErrors:
     bound: float
 
 
+@dataclass(frozen=True)
+class Found:
+    """What the figure shows: generated digits, and the errors of blind noise levels by variance."""
+
+    images: Tensor
+    errors: dict[float, NoiseErrors]
+
+
 def noise_errors(energy: Energy, x: Tensor, variance: float, seed: int = 0) -> NoiseErrors:
     """Estimate the noise of each image alone."""
     y = x + math.sqrt(variance) * normal_like(x, keyed_generator("noise", seed, f"{variance:g}"))
     axis = math.sqrt(variance) * torch.logspace(-1, 1, 61, dtype=torch.float64)
     errors = 2 * noise_levels(energy, y, axis, seed=seed).log() - math.log(variance)
-    template = SpatialCovariance(x.new_zeros(1, 1, *x.shape[2:]), x.shape[1])
-    result = evaluate(energy, y, template.isotropic(variance).expand(len(y)))
-    slope = result.cov_score.double().sum(dim=(1, 2, 3)) * template.multiplicity
-    return NoiseErrors(float(errors.mean()), float(errors.std()), 1 / float(slope.square().mean().sqrt()))
+    return NoiseErrors(float(errors.mean()), float(errors.std()), noise_bound(energy, y, variance))
 
 
 def train_digits(
@@ -100,10 +103,9 @@ def measure(trainer: Trainer, energy: LearnedEnergy) -> tuple[dict[str, float], 
     return metrics, errors
 
 
-def run(out: Path, quick: bool, progress: Progress, options: Options | None = None) -> ExperimentResult:
+def run(out: Path, quick: bool, progress: Progress, options: DigitsOptions) -> ExperimentResult:
     """Train, test, estimate, draw."""
-    chosen = options or Options()
-    steps = chosen.steps or (400 if quick else PRESETS["digits"][1].steps)
+    steps = options.steps or (400 if quick else PRESETS["digits"][1].steps)
     trainer, energy, seconds = train_digits(steps, progress)
     measured, errors = measure(trainer, energy)
     x = trainer.held_out.batch(torch.arange(len(trainer.held_out)))
@@ -118,7 +120,7 @@ def run(out: Path, quick: bool, progress: Progress, options: Options | None = No
     return ExperimentResult(
         metrics,
         {"source": "not in the paper: the target is ours, a model that passes its self-tests in four CPU minutes"},
-        lambda: draw(drawn, errors),
+        Found(drawn, errors),
         {"steps": steps, "preset": "digits"},
         {"digits": hash_weights(energy)},
         {"training": 0, "noise": 0},
@@ -129,23 +131,3 @@ def generate(energy: LearnedEnergy, count: int) -> Tensor:
     """Digits from noise."""
     generator = keyed_generator("generation")
     return sample(energy, *prior_start(energy, count, generator), 50, generator=generator).samples
-
-
-def draw(images: Tensor, errors: dict[float, NoiseErrors]) -> Figure:
-    """Generated digits, and the errors of the noise level against their bound."""
-    figure, (left, right) = panels(2)
-    apart = torch.nn.functional.pad(images.clamp(0, 1), (1, 1, 1, 1))
-    rows = [torch.cat(list(row[:, 0]), dim=1) for row in apart.split(8)]
-    left.imshow(1 - torch.cat(rows).numpy(), vmin=0, vmax=1)
-    left.set_axis_off()
-    left.set_title("Drawn from the model")
-    axis = list(errors)
-    spread, bound = [e.spread for e in errors.values()], [e.bound for e in errors.values()]
-    right.semilogx(axis, bound, color=GREY, linestyle="--", label="Cramér–Rao bound of the spread")
-    right.semilogx(axis, spread, color=BLUE, marker="o", label="spread of log σ̂²")
-    right.semilogx(axis, [e.bias for e in errors.values()], color=VERMILION, marker="s", label="bias of log σ̂²")
-    right.axhline(0, color=GREY, linewidth=0.8)
-    right.set_xlabel("noise variance σ²")
-    right.set_title("Noise of a single image")
-    right.legend()
-    return figure

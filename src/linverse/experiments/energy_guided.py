@@ -25,13 +25,12 @@ from torch import Tensor
 
 from linverse.degradations import Inpainting
 from linverse.energy import Energy
-from linverse.experiments.energy_guided_figure import Gallery, draw_figure
+from linverse.evaluation.models import HeldOut, chunks, evaluate_many, held_out, load_classifier, load_energy
+from linverse.experiments.cache import Cache
 from linverse.experiments.framework import ExperimentResult
-from linverse.experiments.models import HeldOut, chunks, evaluate_many, held_out, load_classifier, load_energy
-from linverse.experiments.paired import error_rate, mcnemar
-from linverse.experiments.pieces import Pieces
 from linverse.files.saving import hash_weights
 from linverse.measurement import Lifted
+from linverse.metrics.paired import error_rate, mcnemar
 from linverse.models.classifier import DigitClassifier
 from linverse.progress import Progress
 from linverse.rng import keyed_generator
@@ -78,7 +77,7 @@ PAPER: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Options:
+class EnergyGuidedOptions:
     """Models, budget and rules of the energy-guided experiment."""
 
     model: str = "mnist"
@@ -103,7 +102,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Setting:
+class EnergyGuidedSetting:
     """How many pixels are measured, of how many images; and which are shown."""
 
     keeps: tuple[int, ...] = (50, 100, 150, 300)
@@ -112,9 +111,27 @@ class Setting:
     seed: int = 0
 
 
-FULL = Setting()
+FULL = EnergyGuidedSetting()
 QUICK = replace(FULL, images=48)
 QUICK_EVALUATIONS = 16
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Images of the first few digits by what they are, and how long the guided path let each pixel wait, [n, H, W]; NaN: none."""
+
+    keep: int
+    images: dict[str, Tensor]
+    order: Tensor
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that the figure shows: the numbers, pictures for each number of pixels, and which rule is called guided."""
+
+    metrics: dict[str, float]
+    galleries: list[Gallery]
+    guided: str
 
 
 # --- measurements and paths ----------------------------------------------------------------------------------------------------
@@ -134,7 +151,7 @@ def lifted_measurement(energy: Energy, x: Tensor, keep: int, seed: int) -> Lifte
     return measurement.lift(energy.range, energy.gaussian(measurement.template), keyed_generator(seed, "fill", keep))
 
 
-def schedule_of(method: str, energy: Energy, options: Options, evaluations: int) -> int | Rule:
+def schedule_of(method: str, energy: Energy, options: EnergyGuidedOptions, evaluations: int) -> int | Rule:
     """A number of geometric steps, or a rule that is nowhere slower and so never needs more."""
     if evaluations < 2:
         raise ValueError(f"a path takes at least two evaluations; got {evaluations}")
@@ -191,8 +208,13 @@ class Verdicts:
     evaluations: dict[str, int]
 
 
-def judge(
-    energy: Energy, classifier: DigitClassifier, images: HeldOut, keep: int, options: Options, setting: Setting
+def classify_restorations(
+    energy: Energy,
+    classifier: DigitClassifier,
+    images: HeldOut,
+    keep: int,
+    options: EnergyGuidedOptions,
+    setting: EnergyGuidedSetting,
 ) -> tuple[Verdicts, Gallery]:
     """All methods for one number of measured pixels."""
     assert images.labels is not None
@@ -232,7 +254,7 @@ def metrics_of(keep: int, found: Verdicts, guided: str) -> dict[str, float]:
     return out
 
 
-def run(out: Path, quick: bool, progress: Progress, options: Options) -> ExperimentResult:
+def run(out: Path, quick: bool, progress: Progress, options: EnergyGuidedOptions) -> ExperimentResult:
     """All methods for every number of measured pixels."""
     setting = QUICK if quick else FULL
     if quick:
@@ -244,15 +266,16 @@ def run(out: Path, quick: bool, progress: Progress, options: Options) -> Experim
     clean = error_rate(classifier.predict(images.x) != images.labels)
     metrics = {"clean_error": clean.value, "clean_error_standard_error": clean.standard_error}
     weights = {"model": hash_weights(energy), "classifier": hash_weights(classifier)}
-    pieces = Pieces.of("energy-guided", out, Verdicts, Gallery)
+    cache = Cache.of("energy-guided", out, Verdicts, Gallery)
     made_from = weights | {"options": asdict(options), "setting": asdict(setting)}
     galleries = []
     for done, keep in enumerate(setting.keeps):
-        make = partial(judge, energy, classifier, images, keep, options, setting)
-        found, gallery = pieces.get(str(keep), made_from, make)
+        make = partial(classify_restorations, energy, classifier, images, keep, options, setting)
+        found, gallery = cache.get(str(keep), made_from, make)
         metrics |= metrics_of(keep, found, options.guided)
         galleries.append(gallery)
         progress("measured pixels", done + 1, len(setting.keeps))
-    draw = partial(draw_figure, metrics, galleries, PAPER["figures"], options.guided)
     configuration = asdict(setting) | {"evaluations": options.evaluations}
-    return ExperimentResult(metrics, PAPER, draw, configuration, weights, {"seed": setting.seed})
+    return ExperimentResult(
+        metrics, PAPER, Found(metrics, galleries, options.guided), configuration, weights, {"seed": setting.seed}
+    )

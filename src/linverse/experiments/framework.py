@@ -1,14 +1,14 @@
 """What every experiment shares: a name, a record of numbers with their provenance, and a picture.
 
 An experiment NAME is a module here with `run(out, quick, progress) -> ExperimentResult`; if it has options of its own (which model,
-how many steps), a frozen dataclass `Options` with a default for each, then `run(out, quick, progress, options)`.
-`run_experiment` calls it and writes
-    DIR/NAME.json   metrics      a flat dictionary of named finite numbers
-                    paper        the paper's figures or claims, and where we depart from its recipe
-                    provenance   revision, version, configuration, weight hashes, seeds, seconds
-    DIR/NAME.png    the figure
-each under another name first and renamed when it is whole. A long experiment keeps what it has finished so far in DIR/NAME.pieces
-(pieces.py), so that the same command goes on after an interruption. Adding an experiment = one module and one line in `EXPERIMENTS`.
+how many steps), a frozen dataclass with a default for each, then `run(out, quick, progress, options)`.
+`run_experiment` calls it and makes the record:
+    metrics      a flat dictionary of named finite numbers
+    paper        the paper's figures or claims, and where we depart from its recipe
+    provenance   revision, version, configuration, weight hashes, seeds, seconds
+`report.experiments` writes it, and draws the figure. A long experiment keeps what it has finished so far (cache.py), so that the same
+command goes on after an interruption. Adding an experiment = a module here, one of the same name in `report.experiments`, and one line in
+`EXPERIMENTS`.
 """
 
 from __future__ import annotations
@@ -16,25 +16,18 @@ from __future__ import annotations
 import importlib
 import math
 import platform
-import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_type_hints
 
 import torch
 
 import linverse
-from linverse.experiments.figures import STYLE, style
-from linverse.files import make_folder, write_json, write_whole
+from linverse.files import make_folder
 from linverse.progress import Progress, silent
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 EXPERIMENTS = {
     "digits": "from nothing to a normalised energy of 8×8 digits in four CPU minutes, and the noise of single images",
@@ -53,13 +46,13 @@ EXPERIMENTS = {
 class ExperimentResult:
     """What an experiment hands back.
 
-    `draw` makes the figure, under `figures.style`; `configuration` is all that is needed to repeat the run; `weights` maps the name
-    of each model to its hash (`hash_weights`); `seeds` names what was random.
+    `found` is what the figure shows (`report.experiments` draws it); `configuration` is all that is needed to repeat the run; `weights`
+    maps the name of each model to its hash (`hash_weights`); `seeds` names what was random.
     """
 
     metrics: dict[str, float]
     paper: dict[str, Any]
-    draw: Callable[[], Figure]
+    found: Any
     configuration: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, str] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
@@ -73,26 +66,21 @@ def load_experiment(name: str) -> Callable[..., ExperimentResult]:
     return run
 
 
-def options_of(run: Callable[..., ExperimentResult]) -> type[Any] | None:
-    """The dataclass `Options` beside a `run`, if there is one."""
-    options: type[Any] | None = getattr(sys.modules[run.__module__], "Options", None)
-    return options
-
-
 def experiment_options(name: str) -> type[Any] | None:
-    """The dataclass of a named experiment's own options, if it has any."""
-    return options_of(load_experiment(name))
+    """The dataclass of a named experiment's own options, if it has any: what its `run` calls `options`."""
+    options: type[Any] | None = get_type_hints(load_experiment(name)).get("options")
+    return options
 
 
 def run_experiment(
     name: str, out: Path, quick: bool = False, progress: Progress = silent, options: Any = None
-) -> dict[str, Any]:
-    """Run, and write DIR/NAME.json and DIR/NAME.png; returns what the JSON file holds.
+) -> tuple[dict[str, Any], ExperimentResult]:
+    """Run; the record (what NAME.json holds) and the result behind it. Only unfinished work is kept in `out`.
 
-    `options` are an instance of the experiment's own `Options`; by default all of their defaults.
+    `options` are an instance of the experiment's own; by default all of their defaults.
     """
     run = load_experiment(name)
-    chosen = checked_options(name, options_of(run), options)
+    chosen = checked_options(name, experiment_options(name), options)
     make_folder(out)  # before the work: a folder that cannot be written must not cost an hour
     wall, processor = time.monotonic(), time.process_time()
     result = run(out, quick, progress) if chosen is None else run(out, quick, progress, chosen)
@@ -103,11 +91,7 @@ def run_experiment(
         "paper": result.paper,
         "provenance": provenance(result, quick, chosen) | {key: round(value, 1) for key, value in seconds.items()},
     }
-    # the numbers first: a figure that fails to draw must not take them along
-    write_json(out / f"{name}.json", record)
-    write_whole(out / f"{name}.png", picture(result.draw))
-    shutil.rmtree(pieces_folder(name, out), ignore_errors=True)
-    return record
+    return record, result
 
 
 def checked_options(name: str, own: type[Any] | None, options: Any) -> Any:
@@ -162,16 +146,3 @@ def revision() -> str | None:
             return None
         text = answer.stdout.strip()
     return text or None
-
-
-def pieces_folder(name: str, out: Path) -> Path:
-    """Where an experiment may keep what it has finished so far (pieces.py); removed when the record is written."""
-    return out / f"{name}.pieces"
-
-
-def picture(draw: Callable[[], Figure], dpi: float | None = None) -> bytes:
-    """The figure as a PNG file, in the shared style (and, by default, its resolution)."""
-    buffer = BytesIO()
-    with style():
-        draw().savefig(buffer, format="png", dpi=dpi or STYLE["savefig.dpi"])
-    return buffer.getvalue()

@@ -13,7 +13,6 @@ Everything here is evaluated on full d-dimensional vectors in float64 through th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,6 @@ from torch import Tensor
 from linverse.analytic import GaussianScaleMixture
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.energy import Energy, evaluate
-from linverse.experiments.figures import BLUE, GREEN, GREY, SKY, VERMILION, panels
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.gsm_training import (
     Objective,
@@ -38,8 +36,7 @@ from linverse.progress import Progress
 from linverse.rng import keyed_generator
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    pass
 
 FULL, QUICK = ScaleMixtureConfig(), ScaleMixtureConfig(steps=1200)
 OBJECTIVES: tuple[Objective, ...] = ("dual", "single")
@@ -110,8 +107,7 @@ def normalising_constant(energy: LearnedMixture, draws: int, generator: torch.Ge
     total, gaps = cov + config.data_variance, []
     for start in range(0, draws, CHUNK):
         y = total.sample_noise(generator, batch=min(CHUNK, draws - start))
-        reference = 0.5 * (total.mahalanobis(y) + total.logdet() + config.dim * math.log(2 * math.pi))
-        gaps.append(reference - energy(y, cov.expand(len(y))))
+        gaps.append(-total.log_normal(y) - energy(y, cov.expand(len(y))))
     gap = torch.cat(gaps)
     effective = torch.exp(2 * torch.logsumexp(gap, 0) - torch.logsumexp(2 * gap, 0)) / draws
     return energy.constant + float(torch.logsumexp(gap, 0) - math.log(draws)), float(effective)
@@ -207,6 +203,7 @@ class Curves:
     models: dict[str, tuple[Tensor, Tensor]]
     support: Tensor
     errors: dict[str, float]
+    t_min: float
 
 
 def run(out: Path, quick: bool, progress: Progress) -> ExperimentResult:
@@ -234,56 +231,6 @@ def validate(config: ScaleMixtureConfig, progress: Progress) -> ExperimentResult
     metrics["single_over_dual"] = metrics["single_nats_per_dim"] / metrics["dual_nats_per_dim"]
     support = sets["support"].y.square().mean(dim=(1, 2, 3)).sqrt()
     errors: dict[str, float] = {name: metrics[f"{name}_nats_per_dim"] for name in OBJECTIVES}
-    curves = Curves(radii, radial_score(true_energy(config), config, radii), models, support, errors)
+    curves = Curves(radii, radial_score(true_energy(config), config, radii), models, support, errors, config.t_min)
     paper = PAPER | {"departures": departures(config)}
-    return ExperimentResult(metrics, paper, figure_of(curves, config), asdict(config), weights, {"seed": config.seed})
-
-
-def figure_of(curves: Curves, config: ScaleMixtureConfig) -> Callable[[], Figure]:
-    """The paper's two panels: the energy along the radius, and the radial score."""
-
-    def draw() -> Figure:
-        figure, (left, right) = panels(2)
-        left.set_title(f"Energy at Σ = {config.t_min:g}·I")
-        left.set_ylabel("U / d   (nats per dimension)")
-        right.set_title("Radial score")
-        right.set_ylabel("(∂U/∂r) / √d")
-        for axes, which in ((left, 0), (right, 1)):
-            draw_panel(axes, curves, which)
-        handles, names = left.get_legend_handles_labels()
-        wrong = {name: f"{name}: off by {error:.2g} nats/dim" for name, error in curves.errors.items()}
-        labels = {"truth": "truth", "support": "where the data lie"} | wrong
-        figure.legend(handles, [labels[name] for name in names], loc="outside lower center", ncols=4, columnspacing=2.5)
-        return figure
-
-    return draw
-
-
-def draw_panel(axes: Axes, curves: Curves, which: int) -> None:
-    """One panel: truth, both models, and the shells where the data lie."""
-    lines = {"truth": curves.truth[which]} | {name: curves.models[name][which] for name in OBJECTIVES}
-    looks: dict[str, dict[str, Any]] = {
-        "truth": {"color": BLUE, "lw": 5, "alpha": 0.4},
-        "single": {"color": GREEN, "lw": 1.8},
-        "dual": {"color": VERMILION, "lw": 1.8, "ls": (0, (4, 2))},
-    }
-    for name, look in looks.items():
-        axes.plot(curves.radii.numpy(), lines[name].numpy(), label=name, **look)
-    values = torch.cat(list(lines.values()))
-    low, high = float(values.min()), float(values.max())
-    room = 0.16 * (high - low)  # at the foot, for the histogram
-    axes.set_ylim(low - room, high + 0.25 * room)
-    axes.set_xlim(0, float(curves.radii[-1]))
-    axes.set_xlabel("‖y‖ / √d")
-    shade_support(axes, curves.support, 0.9 * room)
-
-
-def shade_support(axes: Axes, support: Tensor, height: float) -> None:
-    """The histogram of ‖y‖/√d at the foot of the panel, and a pale band behind each shell."""
-    counts, edges = (part.numpy() for part in torch.histogram(support, bins=160))
-    foot = axes.get_ylim()[0]
-    heights = counts / counts.max() * height
-    axes.bar(edges[:-1], heights, edges[1:] - edges[:-1], bottom=foot, align="edge", color=SKY, label="support")
-    middle = 0.5 * (float(support.min()) + float(support.max()))
-    for shell in (support[support < middle], support[support >= middle]):
-        axes.axvspan(float(shell.min()), float(shell.max()), color=GREY, alpha=0.12, lw=0)
+    return ExperimentResult(metrics, paper, curves, asdict(config), weights, {"seed": config.seed})

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +19,17 @@ from torch import Tensor
 from linverse.covariance import SpatialCovariance
 from linverse.covariance.random import centre_box
 from linverse.energy import Energy
-from linverse.experiments.figures import BLUE, GREY, VERMILION, draw_cell
+from linverse.evaluation.models import PairOptions, evaluate_many, held_out, load_companion, load_energy
 from linverse.experiments.framework import ExperimentResult
-from linverse.experiments.models import PairOptions, evaluate_many, held_out, load_companion, load_energy
 from linverse.files.saving import hash_weights
+from linverse.metrics.pixel import decibels
 from linverse.progress import Progress
 from linverse.rng import keyed_generator, normal_like
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    pass
 
 DECIBELS = 10 / math.log(10)  # of a relative change of the MSE
-COLOURS = {"dual": VERMILION, "single": BLUE}
 
 PAPER: dict[str, Any] = {
     "source": "appendix, Comparison between dual and single score matching; figures mmse_sweep and mmse_estimation",
@@ -45,12 +42,12 @@ PAPER: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Options(PairOptions):
+class MmseOptions(PairOptions):
     """Models of the one-shot experiment."""
 
 
 @dataclass(frozen=True)
-class Setting:
+class MmseSetting:
     """Boxes, noise levels, images; `example` is the paper's (side, σ₁, σ₂) of the images shown."""
 
     sides: tuple[int, ...] = (10, 20)
@@ -61,7 +58,7 @@ class Setting:
     seed: int = 0
 
 
-FULL = Setting()
+FULL = MmseSetting()
 QUICK = replace(FULL, images=64, variances=(1e-3, 1e-2, 1e-1, 1.0, 10.0, 1e3))
 
 
@@ -72,6 +69,15 @@ class Sweep:
     actual: Tensor
     expected: Tensor
     observed: Tensor
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the figure shows: sweeps by model and side, and rows of images."""
+
+    sweeps: dict[str, dict[int, Sweep]]
+    shown: dict[str, Tensor]
+    setting: MmseSetting
 
 
 def box_covariance(x: Tensor, side: int, inside: float, outside: float) -> SpatialCovariance:
@@ -102,7 +108,7 @@ def sweep(energy: Energy, x: Tensor, side: int, variances: tuple[float, ...], se
 
 def psnr_of(mse: Tensor) -> Tensor:
     """−10 log₁₀ of the mean over images, [L]."""
-    return -10 * mse.mean(dim=1).log10()
+    return decibels(mse.mean(dim=1))
 
 
 def psnr_gain(better: Tensor, worse: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,7 +118,7 @@ def psnr_gain(better: Tensor, worse: Tensor) -> tuple[Tensor, Tensor]:
     return gain, DECIBELS * relative.std(dim=1) / math.sqrt(better.shape[1])
 
 
-def metrics_of(sweeps: dict[str, dict[int, Sweep]], setting: Setting) -> dict[str, float]:
+def metrics_of(sweeps: dict[str, dict[int, Sweep]], setting: MmseSetting) -> dict[str, float]:
     """PSNR at each level and side; dual − single with its standard error."""
     out: dict[str, float] = {}
     for name, by_side in sweeps.items():
@@ -132,7 +138,7 @@ def metrics_of(sweeps: dict[str, dict[int, Sweep]], setting: Setting) -> dict[st
     return out
 
 
-def examples(energy: Energy, x: Tensor, setting: Setting) -> dict[str, Tensor]:
+def examples(energy: Energy, x: Tensor, setting: MmseSetting) -> dict[str, Tensor]:
     """The paper's row of images: what was observed, E[x|y], its standard deviation, and the truth."""
     side, inside, outside = setting.example
     cov = box_covariance(x, side, inside**2, outside**2)
@@ -141,7 +147,7 @@ def examples(energy: Energy, x: Tensor, setting: Setting) -> dict[str, Tensor]:
     return {"observed": y, "E[x|y]": seen.mean, "std[x|y]": seen.variance.sqrt(), "truth": x}
 
 
-def run(out: Path, quick: bool, progress: Progress, options: Options) -> ExperimentResult:
+def run(out: Path, quick: bool, progress: Progress, options: MmseOptions) -> ExperimentResult:
     """Sweep the noise with both energies."""
     setting = QUICK if quick else FULL
     energies = {"dual": load_energy(options.model), "single": load_companion(options.single_model)}
@@ -155,48 +161,6 @@ def run(out: Path, quick: bool, progress: Progress, options: Options) -> Experim
             progress(name, done + 1, len(setting.sides))
     shown = examples(models["dual"], x[: setting.shown], setting)
     weights = {name: hash_weights(energy) for name, energy in models.items()}
-    draw = partial(draw_figure, sweeps, shown, setting)
+    found = Found(sweeps, shown, setting)
     metrics = metrics_of(sweeps, setting)
-    return ExperimentResult(metrics, PAPER, draw, asdict(setting), weights, {"seed": setting.seed})
-
-
-# --- the figure ------------------------------------------------------------------------------------------------------------------
-
-
-def draw_figure(sweeps: dict[str, dict[int, Sweep]], shown: dict[str, Tensor], setting: Setting) -> Figure:
-    """PSNR against the noise, a panel a box; below, images."""
-    from matplotlib.figure import Figure
-
-    count = len(shown["truth"])
-    figure = Figure(figsize=(9.6, 8.2), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=[1.0, 1.15]).flat
-    panels = top.subplots(1, len(setting.sides), sharey=True, squeeze=False)[0]
-    for axes, side in zip(panels, setting.sides, strict=True):
-        draw_sweep(axes, {name: by_side[side] for name, by_side in sweeps.items()}, setting, side)
-    panels[0].set_ylabel("PSNR in the box (dB)")
-    panels[0].legend(loc="best", fontsize=8)
-    grid = bottom.subplots(len(shown), count, squeeze=False, gridspec_kw={"wspace": 0.03, "hspace": 0.03})
-    for row, (name, images) in enumerate(shown.items()):
-        grid[row, 0].set_ylabel(name, fontsize=9)
-        for axes, image in zip(grid[row], images, strict=True):
-            draw_cell(axes, image, ("magma", 0.0, 0.25) if name.startswith("std") else None)
-    side, inside, outside = setting.example
-    title = f"One evaluation each: noise {inside:g} in the {side}×{side} box, {outside:g} outside"
-    bottom.suptitle(title, fontsize=11, fontweight="bold")
-    return figure
-
-
-def draw_sweep(axes: Axes, found: dict[str, Sweep], setting: Setting, side: int) -> None:
-    """One box: both models, what the dual one expects of itself, and the observation."""
-    sigma = torch.tensor(setting.variances).sqrt().numpy()
-    for name, values in found.items():
-        style = "-" if name == "dual" else (0, (4, 2))
-        axes.plot(sigma, psnr_of(values.actual).numpy(), color=COLOURS[name], ls=style, marker="o", ms=4, label=name)
-    expected = psnr_of(found["dual"].expected).numpy()
-    axes.plot(sigma, expected, color=VERMILION, ls="none", marker="o", ms=9, mfc="none", label="expected by dual")
-    low = float(torch.cat([psnr_of(values.actual) for values in found.values()]).min())
-    low = max(low, float(psnr_of(found["dual"].actual).min()) - 10)  # a model that fails must not squeeze the rest
-    observed = psnr_of(found["dual"].observed)
-    axes.plot(sigma, observed.numpy(), color=GREY, lw=1, label="observation")
-    axes.set(xscale="log", xlabel="noise σ₁ in the box", ylim=(low - 4, float(psnr_of(found["dual"].actual).max()) + 2))
-    axes.set_title(f"Box of {side}×{side}")
+    return ExperimentResult(metrics, PAPER, found, asdict(setting), weights, {"seed": setting.seed})

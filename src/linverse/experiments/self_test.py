@@ -11,7 +11,6 @@ The figure shows each as a share of what is allowed, and the mean of ½(1−ε²
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +18,8 @@ import torch
 from torch import Tensor
 
 from linverse.energy import Energy, evaluate, group_mean
-from linverse.experiments.figures import BLUE, GREEN, GREY, ORANGE, VERMILION, panels
+from linverse.evaluation.models import chunks, held_out, load_energy
 from linverse.experiments.framework import ExperimentResult
-from linverse.experiments.models import chunks, held_out, load_energy
 from linverse.files.saving import hash_weights
 from linverse.models.learned import LearnedEnergy
 from linverse.progress import Progress
@@ -33,8 +31,7 @@ from linverse.training.normalise import SelfTest, self_test
 from linverse.training.presets import PRESETS
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    pass
 
 LIMITS = {
     "normalisation_error": 0.01,
@@ -43,14 +40,6 @@ LIMITS = {
     "slope_error": 0.1,
     "ratio_largest": 0.5,
 }
-TITLES = {
-    "normalisation_error": "normalisation at large Σ\n(0.01 nats/pixel)",
-    "agreement": "agreement of bases\n(0.01 nats/pixel)",
-    "bias_largest": "mean of κ\n(0.01)",
-    "slope_error": "slope on κ, less 1\n(0.1)",
-    "ratio_largest": "ratio of neighbours\n(0.5 nats)",
-}
-COLOURS = (VERMILION, BLUE, GREEN, ORANGE)
 
 PAPER: dict[str, Any] = {
     "source": "sections 3.2 and 3.3: dual score matching and normalisation",
@@ -67,7 +56,7 @@ PAPER: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Options:
+class SelfTestOptions:
     """Models to test."""
 
     model: str | None = "fashion-mnist"
@@ -77,7 +66,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Setting:
+class SelfTestSetting:
     """How many held-out images."""
 
     images: int = 1024
@@ -85,7 +74,7 @@ class Setting:
     seed: int = 0
 
 
-FULL, QUICK = Setting(), Setting(images=192, bins=12)
+FULL, QUICK = SelfTestSetting(), SelfTestSetting(images=192, bins=12)
 
 
 @dataclass(frozen=True)
@@ -96,7 +85,7 @@ class Verdict:
     reliability: dict[str, Tensor]
 
 
-def examine(energy: LearnedEnergy, preset: str, setting: Setting) -> Verdict:
+def examine(energy: LearnedEnergy, preset: str, setting: SelfTestSetting) -> Verdict:
     """Test an energy on held-out images under the covariances of its preset, within its own limits."""
     config = replace(PRESETS[preset][1], model=energy.config)
     x = held_out(config.data, setting.images, energy.shape).x
@@ -132,7 +121,7 @@ def metrics_of(result: SelfTest) -> dict[str, float]:
     return out
 
 
-def run(out: Path, quick: bool, progress: Progress, options: Options) -> ExperimentResult:
+def run(out: Path, quick: bool, progress: Progress, options: SelfTestOptions) -> ExperimentResult:
     """Test both models."""
     setting = QUICK if quick else FULL
     names = {"fashion-mnist": (options.model, "--model"), "mnist": (options.mnist_model, "--mnist-model")}
@@ -149,35 +138,4 @@ def run(out: Path, quick: bool, progress: Progress, options: Options) -> Experim
         metrics |= {f"{preset.replace('-', '_')}_{key}": value for key, value in found.items()}
         weights[preset] = hash_weights(energy)
         progress("self-test", done + 1, len(chosen))
-    draw = partial(draw_figure, verdicts)
-    return ExperimentResult(metrics, PAPER, draw, asdict(setting), weights, {"seed": setting.seed})
-
-
-# --- the figure ------------------------------------------------------------------------------------------------------------------
-
-
-def draw_figure(verdicts: dict[str, Verdict]) -> Figure:
-    """Every test as a share of its limit; the covariance score against its target."""
-    figure, (limits, *curves) = panels(1 + len(verdicts), width=4.4, height=4.2)
-    draw_limits(limits, {name: metrics_of(verdict.result) for name, verdict in verdicts.items()})
-    for axes, (name, verdict) in zip(curves, verdicts.items(), strict=True):
-        axes.axline((0, 0), slope=1, color=GREY, lw=1)
-        for colour, (basis, curve) in zip(COLOURS, verdict.reliability.items(), strict=False):
-            axes.plot(curve[:, 0].numpy(), curve[:, 1].numpy(), "o-", ms=4, lw=1, color=colour, label=basis)
-        axes.set(xlabel="covariance score κ", ylabel="mean of ½(1 − ε²)")
-        axes.set_title(f"Covariance score of {name}")
-        axes.legend(loc="best")
-    return figure
-
-
-def draw_limits(axes: Axes, metrics: dict[str, dict[str, float]]) -> None:
-    """Dots left of 1 are within the limit."""
-    rows = torch.arange(len(LIMITS)).flip(0).tolist()
-    axes.axvspan(1e-4, 1, color=GREEN, alpha=0.10, lw=0)
-    for colour, (model, found) in zip(COLOURS, metrics.items(), strict=False):
-        shares = [max(found[name] / limit, 1.2e-4) for name, limit in LIMITS.items()]
-        axes.plot(shares, rows, "o", ms=8, color=colour, label=model, alpha=0.8)
-    axes.set_yticks(rows, [TITLES[name] for name in LIMITS])
-    axes.set(xscale="log", xlim=(1e-4, None), ylim=(-0.7, len(LIMITS) - 0.3), xlabel="share of the limit")
-    axes.set_title("Self-tests")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.3, -0.14), ncols=2)  # below: its dots are no data
+    return ExperimentResult(metrics, PAPER, verdicts, asdict(setting), weights, {"seed": setting.seed})

@@ -1,0 +1,227 @@
+"""Blind estimation: which degradation made this image?
+
+    −log p(y_raw|θ) = U(y(θ), Σ(θ)) + Σ_i log h̃_i(θ)  (+ the fill's own log-density where nothing was measured)
+The second term matters whenever y itself depends on θ (blurs): U alone runs to the edge of the grid. With a prior over θ this gives
+a normalised posterior over the grid, credible intervals, and restorations with θ plugged in or integrated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from linverse.blind.families import Family, Parameters
+from linverse.covariance import identity
+from linverse.energy import Energy, check_pair, evaluate, evaluate_in_basis
+from linverse.progress import Progress, silent
+from linverse.rng import keyed_generator, normal_like
+
+
+def log_evidence(
+    energy: Energy,
+    raw: Tensor,
+    family: Family,
+    theta: Parameters,
+    *,
+    seed: int = 0,
+    chunk: int = 64,
+    progress: Progress = silent,
+) -> Tensor:
+    """log p(y_raw + N(0, λ_min) | θ) for each of n parameter values, [n], nats; differentiable in θ.
+
+    The added noise is the same for all of them.
+    """
+    if tuple(raw.shape[1:]) != energy.shape:
+        found, taken = ("×".join(map(str, shape)) for shape in (raw.shape[1:], energy.shape))
+        raise ValueError(f"the image is {found}; the model takes {taken} images")
+    count = len(next(iter(theta.values())))
+    noise = normal_like(raw, keyed_generator("blind", seed))
+    out: list[Tensor] = []
+    for rows in torch.arange(count).split(chunk):
+        measurement = family.measurement(raw, {name: value[rows] for name, value in theta.items()})
+        gaussian = energy.gaussian(measurement.template)
+        lifted = measurement.lift(energy.range, gaussian, noise=noise, random_fill=False, add_floor=True)
+        if not out:  # all of a family have one basis and lie within the energy's range: it is said once
+            check_pair(energy, lifted.y, lifted.cov)
+        out.append(-(energy(lifted.y, lifted.cov) + lifted.log_gain + lifted.fill_log_density))
+        progress("evidence", int(rows[-1]) + 1, count)
+    return torch.cat(out)
+
+
+@dataclass(frozen=True)
+class BlindEstimate:
+    """A posterior over a grid of parameters: `axes` name → values, `log_posterior` over their product (normalised to sum 1)."""
+
+    family: Family
+    axes: dict[str, Tensor]
+    log_evidence: Tensor
+    log_posterior: Tensor
+    raw: Tensor
+
+    @property
+    def best(self) -> dict[str, float]:
+        """The most probable grid point."""
+        index = torch.unravel_index(self.log_posterior.argmax(), self.log_posterior.shape)
+        return {name: float(values[i]) for (name, values), i in zip(self.axes.items(), index, strict=True)}
+
+    def log_marginal(self, name: str) -> Tensor:
+        """log p(θ_name | y) on its axis."""
+        position = list(self.axes).index(name)
+        others = [d for d in range(self.log_posterior.ndim) if d != position]
+        return torch.logsumexp(self.log_posterior, dim=others) if others else self.log_posterior
+
+    def marginal(self, name: str) -> Tensor:
+        """p(θ_name | y) on its axis, summing to 1."""
+        return self.log_marginal(name).exp()
+
+    def interval(self, name: str, level: float = 0.9) -> tuple[float, float]:
+        """The central credible interval, interpolated between grid points (equal weight to equal axis steps)."""
+        cumulative = self.marginal(name).cumsum(0)
+        middle = cumulative - 0.5 * self.marginal(name)
+        tail = 0.5 * (1 - level)
+        return tuple(_interpolate(p, middle, self.axes[name]) for p in (tail, 1 - tail))  # type: ignore[return-value]
+
+    def refined(self, name: str) -> float:
+        """The maximum of a parabola through the best point of a marginal and its neighbours (in log θ for positive axes)."""
+        # in logs: next to a sharp peak probabilities underflow
+        log_p, axis = self.log_marginal(name).double(), self.axes[name].double()
+        i = int(log_p.argmax())
+        if i in (0, len(axis) - 1):
+            return float(axis[i])
+        positive = bool((axis > 0).all())
+        x = axis[i - 1 : i + 2].log() if positive else axis[i - 1 : i + 2]
+        fit = torch.linalg.solve(torch.stack([x * 0 + 1, x, x * x], dim=1), log_p[i - 1 : i + 2])
+        top = float((-fit[1] / (2 * fit[2])).clamp(x[0], x[2]))
+        return math.exp(top) if positive else top
+
+
+def _interpolate(p: float, cumulative: Tensor, axis: Tensor) -> float:
+    index = int(torch.searchsorted(cumulative, p).clamp(1, len(axis) - 1))
+    low, high = cumulative[index - 1], cumulative[index]
+    weight = float(((p - low) / (high - low).clamp_min(1e-300)).clamp(0, 1))
+    return float(axis[index - 1]) + weight * float(axis[index] - axis[index - 1])
+
+
+def _product(axes: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """All combinations of the axes' values, [n] each, the last axis running fastest."""
+    indices = torch.meshgrid(*(torch.arange(len(axis)) for axis in axes.values()), indexing="ij")
+    return {name: axis[index.flatten()] for (name, axis), index in zip(axes.items(), indices, strict=True)}
+
+
+def estimate(
+    energy: Energy,
+    raw: Tensor,
+    family: Family,
+    axes: Mapping[str, Tensor],
+    log_prior: Callable[[Parameters], Tensor] | None = None,
+    *,
+    seed: int = 0,
+    chunk: int = 64,
+    progress: Progress = silent,
+) -> BlindEstimate:
+    """The posterior over the product of the given axes; the prior is uniform on the grid unless `log_prior` says otherwise.
+
+    On an axis that is equally spaced in log θ a uniform grid means a prior uniform in log θ.
+    """
+    if raw.ndim != 4 or raw.shape[0] != 1:
+        raise ValueError(f"blind estimation takes one image [1, C, H, W]; got {tuple(raw.shape)}")
+    missing = set(family.names) - set(axes)
+    if missing:
+        raise ValueError(f"{type(family).__name__} needs an axis for {', '.join(sorted(missing))}")
+    theta = _product(axes)
+    with torch.no_grad():
+        evidence = log_evidence(energy, raw, family, theta, seed=seed, chunk=chunk, progress=progress)
+    if not bool(torch.isfinite(evidence).all()):
+        raise ValueError(
+            "the energy is not finite for some parameters of the grid; is the grid inside the model's range?"
+        )
+    prior = torch.zeros_like(evidence) if log_prior is None else log_prior(theta).to(evidence)
+    posterior = torch.log_softmax(evidence + prior, dim=0)
+    shape = [len(axis) for axis in axes.values()]
+    return BlindEstimate(family, dict(axes), evidence.reshape(shape), posterior.reshape(shape), raw)
+
+
+@torch.no_grad()
+def noise_levels(energy: Energy, y: Tensor, axis: Tensor, *, seed: int = 0, chunk: int = 256) -> Tensor:
+    """The most probable σ of white noise for each image of a batch, [B]: the best of `axis`, refined by a parabola in log σ."""
+    noise = math.sqrt(energy.range.minimum) * normal_like(y, keyed_generator("blind", seed))
+    template = identity("spatial", y.shape, y)
+    columns = []
+    for sigma in axis.tolist():
+        cov = template.isotropic(sigma**2 + energy.range.minimum)
+        columns.append(torch.cat([energy(part, cov.expand(len(part))) for part in (y + noise).split(chunk)]))
+    values = torch.stack(columns, dim=1)
+    best = values.argmin(dim=1).clamp(1, len(axis) - 2)
+    rows, x = torch.arange(len(y)), axis.double().log()
+    left, middle, right = (values[rows, best + shift] for shift in (-1, 0, 1))
+    a, b = x[best] - x[best - 1], x[best + 1] - x[best]
+    slopes = (middle - left) / a, (right - middle) / b
+    curvature = 2 * (slopes[1] - slopes[0]) / (a + b)
+    top = 0.5 * (x[best - 1] + x[best]) - slopes[0] / curvature
+    return torch.where(curvature > 0, top.clamp(x[best - 1], x[best + 1]), x[best]).exp()
+
+
+def noise_bound(energy: Energy, y: Tensor, variance: float, *, chunk: int = 128) -> float:
+    """The least standard deviation of log σ̂² from one image y ~ p(y | σ²I) [B, …] that is unknown too: (E[(Σκ)²])^{-1/2}."""
+    cov = identity("spatial", y.shape, y).isotropic(variance)
+    totals = [
+        evaluate(energy, part, cov.expand(len(part))).cov_score.double().sum((1, 2, 3)) for part in y.split(chunk)
+    ]
+    return float((torch.cat(totals) * cov.multiplicity).square().mean().rsqrt())
+
+
+def maximise(
+    energy: Energy,
+    raw: Tensor,
+    family: Family,
+    start: Mapping[str, float],
+    *,
+    steps: int = 60,
+    rate: float = 0.1,
+    seed: int = 0,
+) -> dict[str, float]:
+    """argmax_θ log p(y_raw|θ) by gradient ascent in log θ (positive parameters, continuous families), from `start`."""
+    logs = {name: torch.tensor([math.log(value)], dtype=raw.dtype, requires_grad=True) for name, value in start.items()}
+    optimiser = torch.optim.Adam(list(logs.values()), lr=rate)
+    for step in range(steps):
+        for group in optimiser.param_groups:
+            group["lr"] = rate * (1 - step / steps)
+        loss = -log_evidence(energy, raw, family, {name: value.exp() for name, value in logs.items()}, seed=seed).sum()
+        if not bool(torch.isfinite(loss)):
+            raise ValueError(
+                f"the evidence is not finite at { ({k: float(v.detach().exp()) for k, v in logs.items()}) }"
+            )
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return {name: float(value.detach().exp()) for name, value in logs.items()}
+
+
+def restore(
+    energy: Energy,
+    result: BlindEstimate,
+    *,
+    integrate: bool = True,
+    mass: float = 0.99,
+    seed: int = 0,
+    chunk: int = 64,
+) -> Tensor:
+    """E[x|y] with θ integrated over its posterior (the grid points that hold `mass` of it), or at its best value."""
+    weights = result.log_posterior.flatten().exp()
+    order = weights.argsort(descending=True)
+    keep = order[: int((weights[order].cumsum(0) < mass).sum()) + 1] if integrate else order[:1]
+    share = (weights[keep] / weights[keep].sum()).to(result.raw.dtype)
+    noise = normal_like(result.raw, keyed_generator("blind", seed))
+    total = torch.zeros_like(result.raw)
+    for part, weight in zip(keep.split(chunk), share.split(chunk), strict=True):
+        theta = {name: values[part] for name, values in _product(result.axes).items()}
+        measurement = result.family.measurement(result.raw, theta)
+        gaussian = energy.gaussian(measurement.template)
+        lifted = measurement.lift(energy.range, gaussian, noise=noise, random_fill=False)
+        means = evaluate_in_basis(energy, lifted.cov.analysis(lifted.y), lifted.cov).mean
+        total = total + (weight.reshape(-1, 1, 1, 1) * means).sum(0, keepdim=True)
+    return total

@@ -1,0 +1,130 @@
+"""The folder of an evaluation: a part a unit, written whole when it is done, so that rerunning the command goes on.
+
+DIR/configuration.json                     what all parts share; another evaluation is refused
+DIR/parts/TASK/METHOD/pair.json            settings, operator and network of the pair, likewise
+DIR/parts/TASK/METHOD/0003.json            one value an image and metric, evaluations, warnings; the last file of a unit: its mark
+DIR/parts/TASK/METHOD/0003.timing.json     seconds of solving, metrics and densities: apart, because only they differ from run to run
+DIR/parts/TASK/METHOD/0003.safetensors     the restorations, and their features for the Fréchet distance
+DIR/parts/TASK/METHOD/0003.error.json      instead, where the method failed; it is tried again next time
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from linverse.evaluation.contenders import TRUTH
+from linverse.evaluation.plan import Plan, Unit
+from linverse.files import make_folder, write_json, write_whole
+
+OUTPUTS = ("results.json", "timings.json", "table.md", "table.csv")
+
+
+def slug(text: str) -> str:
+    """A label as a folder's name."""
+    return re.sub(r"[^\w.=,+-]+", "-", text)
+
+
+def brief(value: object) -> str:
+    """A value for a sentence: of a hash the first digits."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1…", repr(value))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file of ours."""
+    try:
+        content = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({error}): remove it and run the command again") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not one of our files: remove it and run the command again")
+    return content
+
+
+class EvaluationFolder:
+    """Reads and writes the parts of one evaluation."""
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        """Opens the folder, and refuses one that holds something else."""
+        self.folder, self.plan = folder, plan
+        make_folder(folder)
+        self._check_empty()
+        self._agree(folder / "configuration.json", plan.configuration, f"{folder} holds another evaluation")
+        skipped = plan.skipped()
+        for task in plan.tasks:
+            for contender in (None, *plan.contenders):
+                label = TRUTH if contender is None else contender.label
+                if (task.label, label) not in skipped:
+                    place = self.pair_folder(task.label, label)
+                    make_folder(place)
+                    wanted = plan.pair_configuration(task, contender)
+                    complaint = f"{folder} holds other results of {label} on {task.label}"
+                    self._agree(place / "pair.json", wanted, complaint, f"remove {place}")
+
+    def _check_empty(self) -> None:
+        """Refuse a folder in which somebody else's files would be overwritten."""
+        taken = [name for name in OUTPUTS if (self.folder / name).exists()]
+        if taken and not (self.folder / "configuration.json").exists():
+            raise ValueError(f"{self.folder} has a {taken[0]} that no evaluation wrote; give another --out")
+
+    def _agree(self, path: Path, wanted: dict[str, Any], complaint: str, remedy: str = "") -> None:
+        """Write the configuration, or compare it with the one that is there."""
+        wanted = json.loads(json.dumps(wanted))
+        if not path.exists():
+            write_json(path, wanted, 1)
+            return
+        there = read_json(path)
+        names = [key for key in {**there, **wanted} if there.get(key) != wanted.get(key)]
+        if "images" in names and "images_sha256" in names:
+            names.remove("images_sha256")  # another number of images has another hash: one reason is enough
+        if names:
+            changes = "; ".join(f"{key} was {brief(there.get(key))} and is {brief(wanted.get(key))}" for key in names)
+            advice = f"Run it as before,{f' {remedy},' if remedy else ''} or give another --out"
+            raise ValueError(f"{complaint}: {changes}. {advice}")
+
+    # --- places ------------------------------------------------------------------------------------------------------------
+
+    def pair_folder(self, task: str, method: str) -> Path:
+        return self.folder / "parts" / slug(task) / slug(method)
+
+    def _file(self, unit: Unit, ending: str) -> Path:
+        return self.pair_folder(unit.task.label, unit.label) / f"{unit.batch:04d}.{ending}"
+
+    # --- units -------------------------------------------------------------------------------------------------------------
+
+    def done(self, unit: Unit) -> bool:
+        return self._file(unit, "json").exists()
+
+    def error(self, unit: Unit) -> dict[str, Any] | None:
+        """Why a unit failed, if it did."""
+        path = self._file(unit, "error.json")
+        return read_json(path) if path.exists() and not self.done(unit) else None
+
+    def save(self, unit: Unit, record: dict[str, Any], timing: dict[str, float], tensors: dict[str, Tensor]) -> None:
+        """All of a finished unit; `timing` says the seconds of what, `tensors` are its samples and features."""
+        from safetensors.torch import save
+
+        write_whole(
+            self._file(unit, "safetensors"), save({name: value.contiguous() for name, value in tensors.items()})
+        )
+        write_json(self._file(unit, "timing.json"), timing, 1)
+        write_json(self._file(unit, "json"), record, 1)
+        self._file(unit, "error.json").unlink(missing_ok=True)
+
+    def save_error(self, unit: Unit, error: dict[str, Any]) -> None:
+        write_json(self._file(unit, "error.json"), error, 1)
+
+    def record(self, unit: Unit) -> dict[str, Any]:
+        return read_json(self._file(unit, "json"))
+
+    def timing(self, unit: Unit) -> dict[str, float]:
+        return {name: float(value) for name, value in read_json(self._file(unit, "timing.json")).items()}
+
+    def tensors(self, unit: Unit) -> dict[str, Tensor]:
+        from safetensors.torch import load_file
+
+        return load_file(self._file(unit, "safetensors"))

@@ -1,0 +1,236 @@
+"""Every answer to one measurement: what a picture was, how sure we are, what else it could have been, and whether to trust that.
+
+One `Posterior` serves all of it, and U(y, Σ) is evaluated once. The one-shot map of standard deviations is exact for masks and noise, where
+Σ is diagonal in pixels; for blurs and super-resolution it is the diagonal approximation, and the spread of samples takes its place where
+there are enough of them. Samples are taken at the floor λ_min, where the energy knows their density: log p(x|y) ranks them, in nats.
+A model that carries held-out images says whether the picture is like them, and whether it is calibrated for this noise (typicality.py).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from linverse.blind import Axis, Family, Search, search
+from linverse.blind import restore as integrated_mean
+from linverse.energy import Energy
+from linverse.measurement import Measurement
+from linverse.metrics.pixel import decibels
+from linverse.posterior import Posterior, in_unit
+from linverse.progress import Progress, silent
+from linverse.rng import keyed_generator
+from linverse.typicality import Calibration, Typicality, calibration, measurement_typicality, reference_images
+
+FEWEST_FOR_SPREAD = 4  # samples; a spread of fewer says nothing
+LARGEST_STD = 0.5  # of anything between 0 and 1
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """The answers about one image; all pictures are [C, H, W], log-densities in nats of images at the floor λ_min.
+
+    `samples` [n, C, H, W] come most probable first, with `log_probs` [n] (empty after an interruption, when there is no density to
+    rank by); `evaluations` counts those of the energy for one sample. `typicality` and `calibration` are None for a model without
+    held-out images.
+    """
+
+    measurement: Measurement
+    mean: Tensor
+    std: Tensor
+    std_from: str
+    evidence: float
+    dim: int
+    free: int
+    truth: Tensor | None = None
+    samples: Tensor = field(default_factory=lambda: torch.empty(0))
+    log_probs: Tensor = field(default_factory=lambda: torch.empty(0))
+    log_prob_mean: float | None = None
+    log_prob_truth: float | None = None
+    evaluations: int = 1
+    completed: bool = True
+    typicality: Typicality | None = None
+    calibration: Calibration | None = None
+
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self.mean.shape))
+        largest = f"std up to {float(self.std.max()):.2g} ({self.std_from})"
+        return f"Restoration({shape}, {len(self.samples)} samples, {largest}, log p(y) = {self.evidence:.1f} nats)"
+
+    @property
+    def psnr(self) -> float | None:
+        """Of the mean, in dB, where the truth is known."""
+        # not clamped to [0, 1], unlike that of the metrics: it is the mean that was asked for
+        return None if self.truth is None else float(decibels((self.mean - self.truth).double().square().mean()))
+
+    def density(self, log_prob: float) -> dict[str, float]:
+        """A log-density in nats and in bits per dimension."""
+        bits = in_unit(torch.tensor(log_prob, dtype=torch.float64), self.dim, "bits/dim")
+        return {"log_density_nats": log_prob, "bits_per_dim": float(bits)}
+
+    def doubts(self) -> list[str]:
+        """Reasons not to trust the answer, for a user to read (that Σ lies outside of the model's range is warned of where it is used)."""
+        out = []
+        if self.typicality is not None and bool(self.typicality.unusual()[0]):
+            out.append(f"this picture is {self.typicality.describe()[0]}")
+        if self.calibration is not None and (doubt := self.calibration.doubt()):
+            out.append(doubt)
+        largest = float(self.std.max())
+        if largest > 1.1 * LARGEST_STD:
+            out.append(
+                f"the model says that a pixel has std {largest:.2f}, where {LARGEST_STD} is the most possible: do not trust it here"
+            )
+        return out
+
+    def record(self) -> dict[str, Any]:
+        """The numbers, for a JSON file."""
+        values: dict[str, Any] = {
+            "dimensions": self.dim,
+            "free_dimensions": self.free,
+            "log_evidence_nats": self.evidence,
+            "std_from": self.std_from,
+            "largest_std": float(self.std.max()),
+            "evaluations_a_sample": self.evaluations,
+            "samples": [self.density(value) for value in self.log_probs.tolist()],
+        }
+        for name, value in (("mean", self.log_prob_mean), ("truth", self.log_prob_truth)):
+            if value is not None:
+                values[name] = self.density(value)
+        if self.psnr is not None:
+            values["psnr_of_mean_db"] = self.psnr
+        if self.typicality is not None:
+            values["typicality"] = self.typicality.records()[0]
+        if self.calibration is not None:
+            values["calibration"] = asdict(self.calibration)
+        return values
+
+
+def restore(
+    posterior: Posterior,
+    *,
+    samples: int = 8,
+    path: int = 50,
+    seed: int = 0,
+    truth: Tensor | None = None,
+    progress: Progress = silent,
+) -> Restoration:
+    """All answers about one measurement (a batch of one): in one shot, against held-out images, and by posterior samples.
+
+    >>> import torch, linverse as lv
+    >>> from linverse.data.examples import load_examples
+    >>> boot = load_examples("fashion-mnist").batch(torch.tensor([0]))
+    >>> measurement = lv.Box(14, sigma=0.01).measure(boot, torch.Generator().manual_seed(0))
+    >>> result = restore(lv.Posterior(lv.load("fashion-mnist"), measurement), samples=2, path=5)
+    >>> result.mean.shape, len(result.samples), result.doubts()
+    (torch.Size([1, 28, 28]), 2, [])
+    """
+    result = one_shot(posterior, truth)
+    return add_samples(result, posterior, samples, path, seed=seed, progress=progress)
+
+
+def one_shot(posterior: Posterior, truth: Tensor | None = None) -> Restoration:
+    """What a single evaluation tells about one measurement, and how it compares with the held-out images that the model carries."""
+    cov, energy = posterior.covariance, posterior.energy
+    free = int((cov.log_variance > math.log(energy.range.minimum) + 1e-4).sum()) * cov.multiplicity
+    source = "one-shot" if cov.basis == "spatial" else "one-shot, diagonal approximation"
+    typicality, judged = compare_with_references(posterior)
+    return Restoration(
+        posterior.measurement,
+        posterior.mean()[0],
+        posterior.std()[0],
+        source,
+        float(posterior.evidence()[0]),
+        cov.dim,
+        free,
+        truth,
+        typicality=typicality,
+        calibration=judged,
+    )
+
+
+def compare_with_references(posterior: Posterior) -> tuple[Typicality | None, Calibration | None]:
+    """Is the picture like the held-out images, and is the model calibrated for its noise? An evaluation of each of them for either."""
+    energy, cov = posterior.energy, posterior.covariance
+    reference = reference_images(energy)
+    if reference is None:
+        return None, None
+    key, observed = keyed_generator("typicality"), posterior.evaluate().energy
+    typicality = measurement_typicality(energy, posterior.measurement, reference, key, observed=observed)
+    reference = reference.to(cov.log_variance)
+    return typicality, calibration(energy, cov, reference, keyed_generator("calibration"))
+
+
+def add_samples(
+    result: Restoration, posterior: Posterior, samples: int, path: int, *, seed: int, progress: Progress = silent
+) -> Restoration:
+    """The same with posterior samples, ranked and scored; an interrupted run keeps those that were finished, unranked."""
+    if samples < 1:
+        return result
+    drawn = posterior.draw(samples, path, generator=keyed_generator(seed, "restore"), finish="floor", progress=progress)
+    result = replace(result, samples=drawn.samples, evaluations=drawn.evaluations, completed=drawn.completed)
+    if result.std_from != "one-shot" and len(drawn.samples) >= FEWEST_FOR_SPREAD:
+        spread = f"the spread of {len(drawn.samples)} samples"
+        result = replace(result, std=drawn.samples.std(dim=0), std_from=spread)
+    return with_densities(result, posterior) if drawn.completed else result
+
+
+@torch.no_grad()
+def with_densities(result: Restoration, posterior: Posterior) -> Restoration:
+    """The same with log p(x|y) of the samples (sorted by it), of the mean and of the truth, if it is known."""
+    ranked, log_probs = posterior.rank(result.samples[:, None])
+    if not bool(torch.isfinite(log_probs).all()):
+        raise RuntimeError("the log-density of a sample is not finite: the model cannot be trusted at this measurement")
+
+    def floored(x: Tensor) -> float:  # clean images get the floor's noise: the density is of x + N(0, λ_min)
+        return float(posterior.log_prob(x[None], floor_noise=True)[0])
+
+    truth = None if result.truth is None else floored(result.truth)
+    return replace(
+        result,
+        samples=ranked[:, 0],
+        log_probs=log_probs[:, 0],
+        log_prob_mean=floored(result.mean),
+        log_prob_truth=truth,
+    )
+
+
+# --- blind -------------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BlindRestoration:
+    """What was found out about a degradation, the picture [C, H, W] with it integrated out, and how it compares with held-out images."""
+
+    search: Search
+    mean: Tensor
+    typicality: Typicality | None = None
+
+    @property
+    def raw(self) -> Tensor:
+        """The data, [C, H, W]."""
+        return self.search.final.raw[0]
+
+
+def restore_blindly(
+    energy: Energy,
+    raw: Tensor,
+    family: Family,
+    axes: tuple[Axis, ...],
+    *,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> BlindRestoration:
+    """Find a degradation's parameters on grids that zoom in, and restore with them integrated out; raw data [1, C, H, W]."""
+    found = search(energy, raw, family, axes, seed=seed, progress=progress)
+    mean = integrated_mean(energy, found.final, seed=seed)[0]
+    reference = reference_images(energy)
+    if reference is None:
+        return BlindRestoration(found, mean)
+    theta = {name: raw.new_tensor([value]) for name, value in found.final.best.items()}
+    measurement = family.measurement(raw, theta)
+    return BlindRestoration(
+        found, mean, measurement_typicality(energy, measurement, reference, keyed_generator("typicality"))
+    )
