@@ -1,12 +1,12 @@
 """How many evaluations of the energy does an accurate posterior sample cost, and what does the sampler add to them?
 
-    python benchmarks/sampling.py [--quick]
+    python benchmarks/sampling.py [--quick] [--only-time]
 
 1. Gaussian priors, without Monte Carlo: a sampler is then a linear map of y and of its noises, so that its law is found exactly from unit
    impulses. The error is ‖L⁻¹VL⁻ᵀ − I‖/√d, V the sampler's covariance and LLᵀ the exact one (means are exact at any step).
    Priors diagonal and *not* diagonal in Q, for posteriors and for generation (where the probability flow is valid too).
 2. A mixture of three Gaussians, by Monte Carlo: errors of mean and covariance, and the energy distance to exact samples.
-3. The time of a sampler against that of the bare network calls.
+3. The time of a sampler against that of the evaluations (network and base) that it makes, and how often Σ's basis is changed in one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from linverse import load
 from linverse.analytic import DenseGaussian, GaussianMixture
 from linverse.covariance import BlockDCTCovariance, Covariance, FourierCovariance, SpatialCovariance, VarianceRange
-from linverse.energy import Energy, evaluate
+from linverse.energy import Energy, Evaluation, evaluate_in_basis
 from linverse.rng import keyed_generator
 from linverse.sampling import (
     Ancestral,
@@ -35,7 +37,7 @@ from linverse.sampling import (
     sample,
 )
 from linverse.sampling.evaluator import Evaluator
-from linverse.sampling.predictors import PreviousStep
+from linverse.sampling.run import planned_steps
 
 SHAPE, DIM = (1, 2, 4), 8
 FLOOR = 1e-6
@@ -95,12 +97,12 @@ def exact_law(energy: Energy, predictor: Predictor, path: Path) -> tuple[Tensor,
     noises = path.steps if predictor.noisy else 0
     rows = DIM * (noises + 1)
     impulses = torch.eye(rows, dtype=torch.float64).reshape(noises + 1, DIM, rows).movedim(2, 1)
-    evaluator, previous = Evaluator(energy, path.template), None
+    evaluator, change = Evaluator(energy, path.template), None
     here = evaluator(impulses[0].reshape(rows, *SHAPE), path.log_variance[0])
-    for step, log_next in enumerate(path.log_variance[1:], start=1):
+    for step, size in enumerate(planned_steps(path), start=1):
         noise = impulses[step].reshape(rows, *SHAPE) if predictor.noisy else here.z
-        ahead = evaluator(predictor.step(here, log_next, previous, noise, evaluator), log_next)
-        previous, here = PreviousStep(ahead.mean - here.mean, here.log_variance - log_next), ahead
+        ahead = evaluator(predictor.step(here, size, change, noise, evaluator), size.log_next)
+        change, here = ahead.mean - here.mean, ahead
     out = path.template.synthesis(here.mean).flatten(1)
     start = path.template.analysis(eye().reshape(DIM, *SHAPE)).flatten(1)
     return (start @ out[:DIM]).mT, out[DIM:].mT @ out[DIM:]
@@ -219,48 +221,95 @@ class StandIn(nn.Module):
         return torch.zeros(1), torch.ones(1)
 
 
-def overhead(batch: int, steps: int, repeats: int) -> None:
-    """Processor time of `sample` and of the same number of bare evaluations, one after the other, `repeats` times."""
-    energy = StandIn().requires_grad_(False)
-    cov = SpatialCovariance(torch.full((1, 1, 28, 28), math.log(1e2)))
+class Transforms(TorchDispatchMode):
+    """Counts Fourier transforms as they are carried out, forwards and in gradients: of the samples, and of single images (the base's)."""
+
+    def __init__(self, batch: int) -> None:
+        super().__init__()
+        self.batch, self.of_samples, self.of_the_base = batch, 0, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        if "_fft_" in func.__name__:
+            single = args[0].shape[0] != self.batch
+            self.of_samples, self.of_the_base = self.of_samples + (not single), self.of_the_base + single
+        return func(*args, **(kwargs or {}))
+
+
+def count_changes(energy: Energy, steps: int = 10, batch: int = 8) -> None:
+    """Per evaluation; y's own analysis and the synthesis of the samples are taken off."""
+    cov = FourierCovariance(torch.full((1, 1, 28, 28), math.log(1e2)))
+    y = 10 * torch.randn(batch, 1, 28, 28, generator=keyed_generator("count"))
+    with Transforms(batch) as counted:
+        result = sample(energy, y, cov, steps, floor=1e-4, generator=keyed_generator("noise"))
+    changes, own = (counted.of_samples - 2) / result.evaluations, counted.of_the_base / result.evaluations
+    print(f"{type(energy).__name__:16s} changes of Σ's basis per evaluation: {changes:.1f}, the base's own: {own:.1f}")
+
+
+class Timed:
+    """An energy that adds up the processor time of its evaluations."""
+
+    def __init__(self, energy: Energy) -> None:
+        self.energy, self.range, self.shape, self.gaussian = energy, energy.range, energy.shape, energy.gaussian
+        self.seconds = 0.0
+
+    def __call__(self, y: Tensor, cov: Covariance) -> Tensor:
+        return self.energy(y, cov)
+
+    def evaluate_in_basis(self, z: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
+        begin = time.process_time()
+        result = evaluate_in_basis(self.energy, z, cov, create_graph=create_graph)
+        self.seconds += time.process_time() - begin
+        return result
+
+
+def overhead(energy: Energy, family: type[Covariance], batch: int, steps: int, repeats: int) -> None:
+    """Processor time of `sample` outside of the evaluations (network and base) over that inside of them, in the same runs.
+
+    Measured within one run, so that what else the machine does cannot come between the two.
+    """
+    cov = family(torch.full((1, 1, 28, 28), math.log(1e2)))
     y = 10 * torch.randn(batch, 1, 28, 28, generator=keyed_generator("time"))
-    wide = cov.expand(batch)
-
-    def bare() -> None:
-        for _ in range(steps + 1):
-            evaluate(energy, y, wide)
-
-    def sampling() -> None:
-        sample(energy, y, cov, steps, floor=1e-4, generator=keyed_generator("noise"))
-
-    bare(), sampling()
-    ratios = []
-    for _ in range(repeats):
-        times = []
-        for run in (bare, sampling):
-            begin = time.process_time()
-            run()
-            times.append(time.process_time() - begin)
-        ratios.append(times[1] / times[0])
-    ratios.sort()
+    ratios, times = [], []
+    for _ in range(repeats + 1):  # the first one warms up
+        timed, begin = Timed(energy), time.process_time()
+        sample(timed, y, cov, steps, floor=1e-4, generator=keyed_generator("noise"))
+        ratios.append((time.process_time() - begin) / timed.seconds - 1)
+        times.append(timed.seconds / (steps + 1))
+    ratios, times = sorted(ratios[1:]), sorted(times[1:])
     print(
-        f"batch {batch:3d}: sampler / bare calls = {ratios[len(ratios) // 2]:.3f} (median of {repeats}, "
-        f"{ratios[0]:.3f}–{ratios[-1]:.3f}); {1e3 * times[0] / (steps + 1):.1f} ms a bare call"
+        f"{type(energy).__name__:16s} {cov.basis:8s} batch {batch:2d}: sampler +{100 * ratios[repeats // 2]:.1f} % "
+        f"(median of {repeats}; {100 * ratios[0]:.1f} to {100 * ratios[-1]:.1f}); {1e3 * times[repeats // 2]:.1f} ms an evaluation"
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
+    parser.add_argument("--only-time", action="store_true", help="skip the accuracy of the predictors")
+    options = parser.parse_args()
+    quick = options.quick
+    if not options.only_time:
+        accuracy_tables(quick)
+    time_table(quick)
+
+
+def accuracy_tables(quick: bool) -> None:
     claims = gaussian_table([25, 50, 100, 600] if quick else [12, 25, 50, 100, 200, 600])
     mixture_table([50, 200] if quick else [25, 50, 100, 600], 4000 if quick else 10000)
     print("\ndefault at 50 evaluations against Euler at 600")
     for name, default, euler in claims:
         print(f"{name:40s}{default:10.4f}{euler:10.4f}   {'default better' if default < euler else 'EULER BETTER'}")
-    print("\ntime over the bare network calls (small stand-in network, 28×28)")
-    for batch in (1, 8, 32):
-        overhead(batch, 20 if quick else 50, 5)
+
+
+def time_table(quick: bool) -> None:
+    print("\nwhat the sampler adds to its evaluations, 28×28 (a small stand-in network, and the bundled fashion-mnist)")
+    energies = (StandIn().requires_grad_(False), load("fashion-mnist"))
+    for energy in energies:
+        count_changes(energy)
+    for energy in energies:
+        for family in (SpatialCovariance, FourierCovariance):
+            for batch in (1, 8):
+                overhead(energy, family, batch, 20 if quick else 50, 5 if quick else 15)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
 from linverse.sampling import Kernel, Path, Predictor, SampleResult, SamplerOptions, sample_in_basis
 from linverse.sampling.guided import Rule
-from linverse.sampling.sampler import Finish, chunk_size
+from linverse.sampling.run import Finish
+from linverse.sampling.sampler import chunk_size
 from linverse.units import bits_per_dim, decibels_per_dim
 
 

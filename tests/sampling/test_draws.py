@@ -19,7 +19,7 @@ from linverse.rng import keyed_generator
 from linverse.sampling import Euler, ProbabilityFlowHeun, VarianceStep
 from linverse.sampling.diagnostics import coverage, ranks, uniformity
 from linverse.sampling.evaluator import Evaluate, Iterate
-from linverse.sampling.predictors import PreviousStep
+from linverse.sampling.predictors import StepSizes
 from oracles import Law, matrix_of, z_threshold
 from tiny import tiny_energy
 
@@ -120,9 +120,7 @@ def test_what_was_measured_is_the_same_in_every_answer() -> None:
 class Still(ProbabilityFlowHeun):
     """A predictor that goes nowhere."""
 
-    def step(
-        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
-    ) -> Tensor:
+    def step(self, here: Iterate, size: StepSizes, change: Tensor | None, noise: Tensor, evaluate: Evaluate) -> Tensor:
         return here.z
 
 

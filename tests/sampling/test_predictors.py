@@ -21,9 +21,11 @@ from linverse.sampling import (
     clamped,
     geometric,
     per_coefficient,
+    run,
 )
 from linverse.sampling.evaluator import Evaluator, Iterate
-from linverse.sampling.predictors import PreviousStep
+from linverse.sampling.predictors import step_sizes
+from linverse.sampling.run import BLOCK_ENTRIES, planned_steps
 from oracles import random_spd
 
 SHAPE, DIM = (1, 2, 3), 6
@@ -50,12 +52,12 @@ def exact_law(energy: Energy, predictor: Predictor, path: Path) -> tuple[Tensor,
     """Matrices A and V of a linear sampler's result N(Ay, V), without Monte Carlo: unit impulses in y and in each noise."""
     rows = DIM * (path.steps + 1)
     impulses = torch.eye(rows, dtype=torch.float64).reshape(path.steps + 1, DIM, rows).movedim(2, 1)
-    evaluator, previous = Evaluator(energy, path.template), None
+    evaluator, change = Evaluator(energy, path.template), None
     here = evaluator(impulses[0].reshape(rows, *SHAPE), path.log_variance[0])
-    for step in range(path.steps):
-        log_next, noise = path.log_variance[step + 1], impulses[step + 1].reshape(rows, *SHAPE)
-        ahead = evaluator(predictor.step(here, log_next, previous, noise, evaluator), log_next)
-        previous, here = PreviousStep(ahead.mean - here.mean, here.log_variance - log_next), ahead
+    for step, size in enumerate(planned_steps(path), start=1):
+        noise = impulses[step].reshape(rows, *SHAPE)
+        ahead = evaluator(predictor.step(here, size, change, noise, evaluator), size.log_next)
+        change, here = ahead.mean - here.mean, ahead
     out = path.template.synthesis(here.mean).flatten(1)
     start = path.template.analysis(torch.eye(DIM, dtype=torch.float64).reshape(DIM, *SHAPE)).flatten(1)
     return (start @ out[:DIM]).mT, out[DIM:].mT @ out[DIM:]
@@ -112,9 +114,8 @@ def test_the_two_step_rule_coefficient_by_coefficient() -> None:
     here = Iterate(z, log_variance, mean, mean, mean, torch.zeros(1))
     noise = torch.zeros_like(z)
     evaluator = Evaluator(correlated()[0], measurement())
-    out = TwoStepAncestral().step(
-        here, log_variance - h, PreviousStep(change, before.reshape(1, 1, 1, 4)), noise, evaluator
-    )
+    size = step_sizes(log_variance, log_variance - h, before.reshape(1, 1, 1, 4))
+    out = TwoStepAncestral().step(here, size, change, noise, evaluator)
     target = mean + torch.tensor([0.25, 0.5, 0.5, 0.0]) * change
     torch.testing.assert_close(out, target + torch.exp(-h) * (z - target))
 
@@ -157,17 +158,18 @@ def test_coefficients_whose_variance_stands_still_do_not_change(predictor: Predi
     cov = measurement().expand(4)
     generator = keyed_generator("pinned")
     z = torch.randn(4, *SHAPE, generator=generator, dtype=torch.float64)
-    evaluator, previous = Evaluator(energy, cov), None
+    evaluator, change, h_before = Evaluator(energy, cov), None, torch.zeros_like(cov.log_variance)
     still = torch.zeros(SHAPE, dtype=torch.bool)
     still[0, 0, :2] = True
     here = evaluator(z, cov.log_variance)
     for step in range(3):
         log_next = torch.where(still, here.log_variance, here.log_variance - 1)
         noise = torch.randn(z.shape, generator=generator, dtype=z.dtype)
-        ahead = evaluator(predictor.step(here, log_next, previous, noise, evaluator), log_next)
+        size = step_sizes(here.log_variance, log_next, h_before)
+        ahead = evaluator(predictor.step(here, size, change, noise, evaluator), log_next)
         assert torch.equal(ahead.z[:, still], here.z[:, still])
         assert bool((ahead.z[:, ~still] != here.z[:, ~still]).all())
-        previous, here = PreviousStep(ahead.mean - here.mean, here.log_variance - log_next), ahead
+        change, h_before, here = ahead.mean - here.mean, size.h, ahead
         if step == 1:  # some that stood still now move, and the other way round
             still = ~still
 
@@ -175,8 +177,8 @@ def test_coefficients_whose_variance_stands_still_do_not_change(predictor: Predi
 def flow(energy: Energy, z: Tensor, path: Path) -> Tensor:
     evaluator = Evaluator(energy, path.template)
     here = evaluator(z, path.log_variance[0])
-    for log_next in path.log_variance[1:]:
-        here = evaluator(ProbabilityFlowHeun().step(here, log_next, None, z, evaluator), log_next)
+    for size in planned_steps(path):
+        here = evaluator(ProbabilityFlowHeun().step(here, size, None, z, evaluator), size.log_next)
     return here.z
 
 
@@ -196,3 +198,17 @@ def test_the_order_of_heun() -> None:
     reference = flow(energy, z, geometric(cov, 1e-4, 640))
     errors = [float((flow(energy, z, geometric(cov, 1e-4, n)) - reference).norm()) for n in (20, 80)]
     assert math.log2(errors[0] / errors[1]) / 2 == pytest.approx(ProbabilityFlowHeun.order, abs=0.15)
+
+
+@pytest.mark.parametrize("block", [1, 7, 1000])
+def test_steps_are_the_same_however_many_are_worked_out_at_a_time(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = clamped(measurement(), 1e-6, 20)
+    h = -path.log_variance.diff(dim=0)
+    monkeypatch.setattr(run, "BLOCK_ENTRIES", block * DIM)
+    found = list(planned_steps(path))
+    assert len(found) == 20
+    for step, size in enumerate(found):
+        alone = step_sizes(path.log_variance[step], path.log_variance[step + 1], h[step - 1] if step else 0 * h[0])
+        for a, b in zip(vars(size).values(), vars(alone).values(), strict=True):
+            assert torch.equal(a, b)
+    assert BLOCK_ENTRIES > 28 * 28 * 50  # the usual path of the usual image is worked out at once

@@ -22,7 +22,7 @@ from linverse.energy import Energy, check_pair
 from linverse.rng import normal_like
 from linverse.sampling.evaluator import Evaluator
 from linverse.sampling.langevin import MALA, ChainState, KernelInfo, begin_chain, warm_up
-from linverse.sampling.predictors import Ancestral
+from linverse.sampling.predictors import Ancestral, step_sizes
 from linverse.sampling.targets import OperatorTarget
 from linverse.units import variance_from_sigma
 
@@ -121,8 +121,9 @@ def _descend(
         if isinstance(target.evaluator, Evaluator):
             target.evaluator.label = f"level {number + 1} of {len(stages)}"
         if number:
-            log_next, noise = target.cov.log_variance, normal_like(state.iterate.z, generator)
-            z = Ancestral().step(state.iterate, log_next, None, noise, target.evaluator)
+            log_now, noise = state.iterate.log_variance, normal_like(state.iterate.z, generator)
+            size = step_sizes(log_now, target.cov.log_variance, torch.zeros_like(log_now))
+            z = Ancestral().step(state.iterate, size, None, noise, target.evaluator)
             state = begin_chain(target.evaluate(z), target)
         state, kernel = warm_up(kernel, state, target, steps, generator)
     return state, kernel

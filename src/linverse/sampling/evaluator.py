@@ -63,14 +63,11 @@ class Evaluator:
         return iterate
 
     def _check(self, iterate: Iterate) -> None:
-        parts = (iterate.energy, iterate.mean, iterate.variance, iterate.cov_score)
-        # NaN and infinity survive a sum
-        if math.isfinite(sum(float(part.sum()) for part in parts)):
-            return
-        finite = torch.stack([torch.isfinite(part).reshape(len(part), -1).all(dim=1) for part in parts]).all(dim=0)
-        if bool(finite.all()):  # large numbers of finite terms: their sum overflowed
+        # whatever else is NaN spoils the next iterate, and so the next energy
+        finite = [math.isfinite(value) for value in iterate.energy.tolist()]
+        if all(finite):
             return
         raise FloatingPointError(
-            f"the energy is NaN or infinite{self.label and ' at ' + self.label}, for {int((~finite).sum())} of {len(finite)} "
+            f"the energy is NaN or infinite{self.label and ' at ' + self.label}, for {finite.count(False)} of {len(finite)} "
             f"samples, where Σ_t has variances in {span(iterate.log_variance)}"
         )

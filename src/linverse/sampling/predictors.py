@@ -15,6 +15,7 @@ also where coefficients are correlated, one step late. A coefficient whose λ st
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -27,11 +28,30 @@ LARGEST_RATIO = 1.0  # of steps h/h': a coefficient that has only begun to move 
 
 
 @dataclass(frozen=True)
-class PreviousStep:
-    """What the step before did: the change of x̂ over it, and its h."""
+class StepSizes:
+    """How far a step goes, of each coefficient: what it needs of Σ_t, Σ_{t−1} and the step before, and nothing of the state.
 
-    change: Tensor
+    `log_next` log λ_{t−1}; `h` = −Δlog λ ≥ 0; `share` 1−a = 1−e^{−h}; `spread` √(λ_{t−1}(1−a)), the ancestral noise; `ratio` ½min(h/h', 1),
+    0 where the step before stood still. All of log λ's shape, or of several steps at once, stacked in front.
+    """
+
+    log_next: Tensor
     h: Tensor
+    share: Tensor
+    spread: Tensor
+    ratio: Tensor
+
+    def unstacked(self) -> Iterator[StepSizes]:
+        """Step by step."""
+        return (StepSizes(*fields) for fields in zip(*(field.unbind(0) for field in vars(self).values()), strict=True))
+
+
+def step_sizes(log_now: Tensor, log_next: Tensor, h_before: Tensor) -> StepSizes:
+    """From log λ_t to log λ_{t−1}, after a step of `h_before` (0 at the start)."""
+    h = log_now - log_next
+    share = -torch.expm1(-h)
+    ratio = torch.where(h_before > 0, 0.5 * (h / h_before).clamp_max(LARGEST_RATIO), 0.0)
+    return StepSizes(log_next, h, share, (log_next.exp() * share).sqrt(), ratio)
 
 
 class Predictor(Protocol):
@@ -41,21 +61,13 @@ class Predictor(Protocol):
     evaluations: ClassVar[int]
     noisy: ClassVar[bool]
 
-    def step(
-        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
-    ) -> Tensor:
-        """Coefficients at the level `log_next`; `noise` is standard normal, of z's shape."""
+    def step(self, here: Iterate, size: StepSizes, change: Tensor | None, noise: Tensor, evaluate: Evaluate) -> Tensor:
+        """Coefficients at the next level; `change` is that of x̂ over the step before, `noise` standard normal, of z's shape."""
 
 
-def decrease(here: Iterate, log_next: Tensor) -> tuple[Tensor, Tensor]:
-    """h = −Δlog λ ≥ 0 and 1 − a = 1 − e^{−h}."""
-    h = here.log_variance - log_next
-    return h, -torch.expm1(-h)
-
-
-def _move(z: Tensor, target: Tensor, share: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
-    """a·z + (1−a)·target + noise of the given variance; exactly z where both are 0."""
-    return z + share * (target - z) + variance.sqrt() * noise
+def _move(z: Tensor, target: Tensor, size: StepSizes, spread: Tensor, noise: Tensor) -> Tensor:
+    """a·z + (1−a)·target + `spread`·noise; exactly z where the level stands still."""
+    return torch.addcmul(torch.lerp(z, target, size.share), spread, noise)
 
 
 @dataclass(frozen=True)
@@ -66,11 +78,8 @@ class Euler:
     evaluations: ClassVar[int] = 0
     noisy: ClassVar[bool] = True
 
-    def step(
-        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
-    ) -> Tensor:
-        _, share = decrease(here, log_next)
-        return _move(here.z, here.mean, share, here.log_variance.exp() * share, noise)
+    def step(self, here: Iterate, size: StepSizes, change: Tensor | None, noise: Tensor, evaluate: Evaluate) -> Tensor:
+        return _move(here.z, here.mean, size, torch.exp(0.5 * size.h) * size.spread, noise)
 
 
 @dataclass(frozen=True)
@@ -81,11 +90,8 @@ class Ancestral:
     evaluations: ClassVar[int] = 0
     noisy: ClassVar[bool] = True
 
-    def step(
-        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
-    ) -> Tensor:
-        _, share = decrease(here, log_next)
-        return _move(here.z, here.mean, share, log_next.exp() * share, noise)
+    def step(self, here: Iterate, size: StepSizes, change: Tensor | None, noise: Tensor, evaluate: Evaluate) -> Tensor:
+        return _move(here.z, here.mean, size, size.spread, noise)
 
 
 @dataclass(frozen=True)
@@ -96,12 +102,9 @@ class Matched:
     evaluations: ClassVar[int] = 0
     noisy: ClassVar[bool] = True
 
-    def step(
-        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
-    ) -> Tensor:
-        _, share = decrease(here, log_next)
-        variance = log_next.exp() * share + share.square() * here.variance
-        return _move(here.z, here.mean, share, variance, noise)
+    def step(self, here: Iterate, size: StepSizes, change: Tensor | None, noise: Tensor, evaluate: Evaluate) -> Tensor:
+        spread = (size.spread.square() + size.share.square() * here.variance).sqrt()
+        return _move(here.z, here.mean, size, spread, noise)
 
 
 @dataclass(frozen=True)
@@ -112,15 +115,9 @@ class TwoStepAncestral:
     evaluations: ClassVar[int] = 0
     noisy: ClassVar[bool] = True
 
-    def step(
-        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
-    ) -> Tensor:
-        h, share = decrease(here, log_next)
-        mean = here.mean
-        if previous is not None:
-            ratio = torch.where(previous.h > 0, h / torch.where(previous.h > 0, previous.h, 1.0), 0.0)
-            mean = mean + 0.5 * ratio.clamp_max(LARGEST_RATIO) * previous.change
-        return _move(here.z, mean, share, log_next.exp() * share, noise)
+    def step(self, here: Iterate, size: StepSizes, change: Tensor | None, noise: Tensor, evaluate: Evaluate) -> Tensor:
+        mean = here.mean if change is None else torch.addcmul(here.mean, size.ratio, change)
+        return _move(here.z, mean, size, size.spread, noise)
 
 
 @dataclass(frozen=True)
@@ -136,13 +133,11 @@ class ProbabilityFlowHeun:
     evaluations: ClassVar[int] = 1
     noisy: ClassVar[bool] = False
 
-    def step(
-        self, here: Iterate, log_next: Tensor, previous: PreviousStep | None, noise: Tensor, evaluate: Evaluate
-    ) -> Tensor:
-        half = 0.5 * (here.log_variance - log_next)
+    def step(self, here: Iterate, size: StepSizes, change: Tensor | None, noise: Tensor, evaluate: Evaluate) -> Tensor:
+        half = 0.5 * size.h
         share = -torch.expm1(-half)
         straight = here.z + share * (here.mean - here.z)
-        ahead = evaluate(straight, log_next)
+        ahead = evaluate(straight, size.log_next)
         # the integral of ½e^{−(h−s)/2}·s/h over the step: the weight of x̂'s change; h/4 where h is small
         weight = torch.where(half > 1e-3, 1 - share / torch.where(half > 0, half, 1.0), 0.5 * half - half.square() / 6)
         return straight + weight * (ahead.mean - here.mean)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,11 +16,14 @@ from linverse.sampling.evaluator import Evaluator, Iterate
 from linverse.sampling.guided import Rule, stack_levels
 from linverse.sampling.langevin import KernelInfo
 from linverse.sampling.paths import Path
-from linverse.sampling.predictors import Predictor, PreviousStep
+from linverse.sampling.predictors import Predictor, StepSizes, step_sizes
 from linverse.sampling.targets import PathTarget
 
+Finish = Literal["mean", "sample", "floor"]
+NextStep = Callable[[Iterate], StepSizes | None]
 Report = Callable[[int, int], None]  # (steps done, steps in all)
 Correct = Callable[[int, PathTarget, Iterate], tuple[Iterate, list[KernelInfo]]]  # step, π_t, where we are
+BLOCK_ENTRIES = 2**19  # of each of five arrays: 2 MB
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,32 @@ class GuidedSchedule:
 
     def __getitem__(self, rows: slice) -> GuidedSchedule:
         return GuidedSchedule(self.rule, self.end[rows])
+
+
+def planned_steps(path: Path) -> Iterator[StepSizes]:
+    """The steps of a path, worked out for as many at a time as fit a small block of memory: small images are not held up by small sums."""
+    levels = path.log_variance
+    block, h_before = max(1, BLOCK_ENTRIES // levels[0].numel()), torch.zeros_like(levels[:1])
+    for first in range(0, path.steps, block):
+        part = levels[first : first + block + 1]
+        h = part[:-1] - part[1:]
+        yield from step_sizes(part[:-1], part[1:], torch.cat([h_before, h[:-1]])).unstacked()
+        h_before = h[-1:]
+
+
+def guided_steps(schedule: GuidedSchedule) -> NextStep:
+    """Steps that the state decides; None when all are at the floor."""
+    log_floor, before = schedule.end.log_variance, torch.zeros_like(schedule.end.log_variance)
+
+    def next_step(iterate: Iterate) -> StepSizes | None:
+        nonlocal before
+        if bool((iterate.log_variance <= log_floor).all()):
+            return None
+        size = step_sizes(iterate.log_variance, schedule.rule.next_level(iterate, log_floor), before)
+        before = size.h
+        return size
+
+    return next_step
 
 
 @dataclass
@@ -54,49 +84,43 @@ class Run:
     def go(self, report: Report) -> None:
         """From Σ_T to the floor."""
         evaluator = Evaluator(self.energy, self.cov)
-        log_start = self.first_level()
-        total, previous = self.steps(log_start), None
+        log_start, next_step = self.begin()
+        total = self.steps(log_start)
         self.levels.append(log_start)
         evaluator.label = f"the start of {total} steps"
-        self.iterate = evaluator(self.z, log_start)
-        while (log_next := self.next_level(self.iterate)) is not None:
+        self.iterate, change = evaluator(self.z, log_start), None
+        while (size := next_step(self.iterate)) is not None:
             step = len(self.levels)
             evaluator.label = f"step {step} of {total}"
-            before, self.iterate = self.iterate, self._predict(evaluator, log_next, previous)
-            previous = PreviousStep(self.iterate.mean - before.mean, before.log_variance - log_next)
-            self.levels.append(log_next)
+            mean, self.iterate = self.iterate.mean, self._predict(evaluator, size, change)
+            change = self.iterate.mean - mean
+            self.levels.append(size.log_next)
             if self.correct is not None:
-                target = PathTarget(evaluator, self.z, log_start, log_next, self.temperature)
+                target = PathTarget(evaluator, self.z, log_start, size.log_next, self.temperature)
                 self.iterate, infos = self.correct(step - 1, target, self.iterate)
                 self.infos.extend(infos)
             self.evaluations = evaluator.evaluations
             report(step, total)
         self.arrived = True
 
-    def _predict(self, evaluator: Evaluator, log_next: Tensor, previous: PreviousStep | None) -> Iterate:
+    def _predict(self, evaluator: Evaluator, size: StepSizes, change: Tensor | None) -> Iterate:
         """The predictor's step, and an evaluation at its end."""
         assert self.iterate is not None
         z = self.iterate.z
         noise = normal_like(z, self.generator) if self.predictor.noisy else z.new_zeros(())
-        return evaluator(self.predictor.step(self.iterate, log_next, previous, noise, evaluator), log_next)
+        return evaluator(self.predictor.step(self.iterate, size, change, noise, evaluator), size.log_next)
 
-    def first_level(self) -> Tensor:
-        """log λ_T: of the path where there is one, so that what it holds still is pinned exactly."""
-        return self.schedule.log_variance[0] if isinstance(self.schedule, Path) else self.cov.log_variance
+    def begin(self) -> tuple[Tensor, NextStep]:
+        """log λ_T (of the path where there is one, so that what it holds still is pinned exactly), and what comes after."""
+        if isinstance(self.schedule, Path):
+            planned = planned_steps(self.schedule)
+            return self.schedule.log_variance[0], lambda iterate: next(planned, None)
+        return self.cov.log_variance, guided_steps(self.schedule)
 
     def steps(self, log_start: Tensor) -> int:
         if isinstance(self.schedule, Path):
             return self.schedule.steps
         return self.schedule.rule.most_steps(log_start, self.schedule.end.log_variance)
-
-    def next_level(self, iterate: Iterate) -> Tensor | None:
-        """log λ of the next level; None at the end."""
-        if isinstance(self.schedule, Path):
-            return None if len(self.levels) > self.schedule.steps else self.schedule.log_variance[len(self.levels)]
-        log_floor = self.schedule.end.log_variance
-        if bool((iterate.log_variance <= log_floor).all()):
-            return None
-        return self.schedule.rule.next_level(iterate, log_floor)
 
     def taken(self) -> Path:
         """The path as far as it was taken (a single level twice, if no step was made)."""
@@ -108,11 +132,13 @@ class Run:
         assert self.iterate is not None
         return self.iterate.energy
 
-    def images(self, finish: str) -> Tensor:
+    def images(self, finish: Finish) -> Tensor:
         """The samples in pixels: the only synthesis outside of an evaluation."""
         assert self.iterate is not None
         iterate = self.iterate
-        if finish == "floor":
-            return self.cov.synthesis(iterate.z)
-        noise = iterate.variance.sqrt() * normal_like(iterate.z, self.generator) if finish == "sample" else 0.0
-        return self.cov.synthesis(iterate.mean + noise)
+        z = iterate.z if finish == "floor" else iterate.mean
+        if finish == "sample":
+            z = z + iterate.variance.sqrt() * normal_like(z, self.generator)
+        if not bool(torch.isfinite(z).all()):
+            raise FloatingPointError("the samples are NaN or infinite at the end of the path, though the energy is not")
+        return self.cov.synthesis(z)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -25,10 +24,9 @@ from linverse.sampling.guided import Rule, join_paths
 from linverse.sampling.langevin import MALA, Kernel, KernelInfo, begin_chain, warm_up
 from linverse.sampling.paths import Path, default_path
 from linverse.sampling.predictors import Predictor, TwoStepAncestral
-from linverse.sampling.run import Correct, GuidedSchedule, Report, Run
+from linverse.sampling.run import Correct, Finish, GuidedSchedule, Report, Run
 from linverse.sampling.targets import PathTarget
 
-Finish = Literal["mean", "sample", "floor"]
 FINISHES = ("mean", "sample", "floor")
 CHUNK_PIXELS = 2**17  # of one chunk by default: some 170 images of 28×28
 
