@@ -35,6 +35,10 @@ class Evaluation:
     mean_coefficients: Tensor
     variance: Tensor
 
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self.mean_coefficients.shape[1:]))
+        return f"Evaluation({len(self.energy)} of {shape}, U from {float(self.energy.min()):.1f} to {float(self.energy.max()):.1f} nats)"
+
     @property
     def mean(self) -> Tensor:
         """E[x|y] in pixels, [B, C, H, W]."""
@@ -106,7 +110,19 @@ def check_pair(energy: Energy, y: Tensor, cov: Covariance) -> None:
 
 
 def evaluate(energy: Energy, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
-    """U, ∇_yU, κ, E[x|y] and Var[x|y] from one backward pass.
+    """All that one call of the energy tells: U, its score ∇_yU, the covariance score κ, E[x|y] and Var[x|y].
+
+    y [B, C, H, W] is a noisy image and Σ the covariance of its noise (one for each image, or one for all). The derivatives come from a
+    single backward pass, the moments from the derivatives (mathematics §3).
+
+    >>> import torch, linverse as lv
+    >>> from linverse.analytic import DiagonalGaussian
+    >>> prior = DiagonalGaussian(lv.SpatialCovariance(torch.zeros(1, 1, 2, 2)))  # pixels N(0, 1)
+    >>> found = evaluate(prior, torch.ones(1, 1, 2, 2), identity("spatial", (1, 2, 2)))  # seen under noise N(0, 1)
+    >>> found.mean[0, 0], found.variance[0, 0]
+    (tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]]), tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]]))
 
     Differentiates the given y and log λ where they require grad, else fresh leaves. With `create_graph` the result can be
     differentiated again (training).
@@ -177,9 +193,15 @@ def floor_covariance(energy: Energy, like: Tensor | None = None) -> Covariance:
 
 @torch.no_grad()
 def log_prob(energy: Energy, x: Tensor, *, chunk: int = 128) -> Tensor:
-    """log p(x), [B], nats, of images at the floor: the density of x + N(0, λ_min), which is −U(x, λ_min·I).
+    """How probable are these images? log p(x), [B], nats, of images at the floor: −U(x, λ_min·I), the density of x + N(0, λ_min).
 
-    A clean image has no density of its own: add noise of variance λ_min first (the same to all that are compared).
+    A clean image has no density of its own: add noise of variance λ_min first (the same to all that are compared; `score_images` does).
+
+    >>> import torch, linverse as lv
+    >>> from linverse.analytic import DiagonalGaussian
+    >>> prior = DiagonalGaussian(lv.SpatialCovariance(torch.zeros(1, 1, 2, 2)), limits=lv.VarianceRange(1e-6, 1e3))
+    >>> log_prob(prior, torch.zeros(1, 1, 2, 2))  # −½ log 2π for each of four pixels
+    tensor([-3.6758], dtype=torch.float64)
     """
     cov = floor_covariance(energy, x)
     check_shapes(energy, x, cov)

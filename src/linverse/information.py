@@ -50,7 +50,15 @@ def entropy(energy: Energy, cov: Covariance, x: Tensor, generator: torch.Generat
 def mutual_information(
     energy: Energy, cov: Covariance, x: Tensor, generator: torch.Generator | None = None
 ) -> Estimate:
-    """I(x; y) in nats for y = x + N(0, Σ), from images x of the prior (one Σ, batch 1)."""
+    """How much does y = x + N(0, Σ) tell about x? I(x; y) in nats, from images x of the prior (one Σ, batch 1).
+
+    >>> import torch, linverse as lv
+    >>> from linverse.analytic import DiagonalGaussian
+    >>> prior = DiagonalGaussian(lv.SpatialCovariance(torch.zeros(1, 1, 2, 2)), limits=lv.VarianceRange(1e-6, 1e3))
+    >>> cov = lv.SpatialCovariance(torch.zeros(1, 1, 2, 2))  # noise as strong as the signal
+    >>> mutual_information(prior, cov, torch.randn(8, 1, 2, 2)).value  # ½ log 2 for each of four pixels
+    1.3862943611198906
+    """
     check_pair(energy, x, cov)
     noise = cov.expand(len(x))
     _, prior = energy.gaussian(cov)
@@ -67,7 +75,7 @@ def information_gain(variance: Tensor, sigma: float) -> Tensor:
 
 
 def next_coefficients(energy: Energy, y: Tensor, cov: Covariance, sigma: float, count: int, spacing: int = 1) -> Tensor:
-    """For each image the `count` coefficients to measure next, [B, count, 2] as (row, column), most informative first.
+    """Where should we measure next? For each image the `count` coefficients, [B, count, 2] as (row, column), most informative first.
 
     Coefficients closer than `spacing` to a chosen one are passed over: neighbours tell much the same.
     """

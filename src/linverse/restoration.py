@@ -124,8 +124,10 @@ def restore(
     >>> boot = load_examples("fashion-mnist").batch(torch.tensor([0]))
     >>> measurement = lv.Box(14, sigma=0.01).measure(boot, torch.Generator().manual_seed(0))
     >>> result = restore(lv.Posterior(lv.load("fashion-mnist"), measurement), samples=2, path=5)
-    >>> result.mean.shape, len(result.samples), result.doubts()
-    (torch.Size([1, 28, 28]), 2, [])
+    >>> result.mean.shape, result.samples.shape, result.std_from
+    (torch.Size([1, 28, 28]), torch.Size([2, 1, 28, 28]), 'one-shot')
+    >>> bool(result.log_probs[0] >= result.log_probs[1])  # most probable first
+    True
     """
     result = one_shot(posterior, truth)
     return add_samples(result, posterior, samples, path, seed=seed, progress=progress)
@@ -208,6 +210,9 @@ class BlindRestoration:
     mean: Tensor
     typicality: Typicality | None = None
 
+    def __repr__(self) -> str:
+        return f"BlindRestoration({self.search})"
+
     @property
     def raw(self) -> Tensor:
         """The data, [C, H, W]."""
@@ -223,7 +228,19 @@ def restore_blindly(
     seed: int = 0,
     progress: Progress = silent,
 ) -> BlindRestoration:
-    """Find a degradation's parameters on grids that zoom in, and restore with them integrated out; raw data [1, C, H, W]."""
+    """Which degradation made this image [1, C, H, W], and what was it? Parameters on grids that zoom in, then integrated out.
+
+    >>> import torch, linverse as lv
+    >>> from linverse.blind import FAMILIES
+    >>> from linverse.data.examples import load_examples
+    >>> boot = load_examples("fashion-mnist").batch(torch.tensor([0]))
+    >>> raw = boot + 0.2 * torch.randn(boot.shape, generator=torch.Generator().manual_seed(0))
+    >>> noise = FAMILIES["noise"]
+    >>> found = restore_blindly(lv.load("fashion-mnist"), raw, noise.build(0.0), noise.axes((28, 28))).search
+    >>> low, high = found.interval(found.axes[0])
+    >>> 0.17 < low < high < 0.23
+    True
+    """
     found = search(energy, raw, family, axes, seed=seed, progress=progress)
     mean = integrated_mean(energy, found.final, seed=seed)[0]
     reference = reference_images(energy)

@@ -51,6 +51,10 @@ class Typicality:
     z: Tensor
     p: Tensor
 
+    def __repr__(self) -> str:
+        lines = self.describe()
+        return f"Typicality({'; '.join(lines[:3])}{'; …' if len(lines) > 3 else ''})"
+
     @property
     def count(self) -> int:
         """n."""
@@ -231,11 +235,25 @@ class Scores:
     log_density: Tensor
     typicality: Typicality | None
 
+    def __repr__(self) -> str:
+        low, high = (f"{float(value):.1f}" for value in self.log_density.aminmax())
+        return f"Scores({len(self.log_density)} images, log p from {low} to {high} nats)"
+
 
 def score_images(energy: Energy, x: Tensor, *, seed: int = 0, chunk: int = 32, progress: Progress = silent) -> Scores:
-    """How probable are images x [n, C, H, W]? log p(x + N(0, λ_min)), the same noise on all: what differs is then the images.
+    """How probable are images x [n, C, H, W], and are they like what the model knows? What `linverse score` prints.
 
-    Ctrl-C leaves the scores of those that were done.
+    log p(x + N(0, λ_min)) with the same noise on all: what differs is then the images. A model that carries held-out images compares with
+    theirs. Ctrl-C leaves the scores of those that were done.
+
+    >>> import torch, linverse as lv
+    >>> from linverse.data.examples import load_examples
+    >>> boot = load_examples("fashion-mnist").batch(torch.tensor([0]))
+    >>> scores = score_images(lv.load("fashion-mnist"), torch.cat([boot, 1 - boot]))
+    >>> bool(scores.log_density[0] > scores.log_density[1])
+    True
+    >>> scores.typicality.unusual()  # a boot is typical of garments, its negative is not
+    tensor([False,  True])
     """
     cov = floor_covariance(energy, x)
     noise = cov.colour(normal_like(x[:1], keyed_generator(seed, "score")))

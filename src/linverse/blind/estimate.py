@@ -62,6 +62,11 @@ class BlindEstimate:
     log_posterior: Tensor
     raw: Tensor
 
+    def __repr__(self) -> str:
+        found = ", ".join(f"{name} = {value:.4g}" for name, value in self.best.items())
+        size = "×".join(map(str, self.log_posterior.shape))
+        return f"BlindEstimate({found}; a grid of {size})"
+
     @property
     def best(self) -> dict[str, float]:
         """The most probable grid point."""
@@ -123,9 +128,20 @@ def estimate(
     chunk: int = 64,
     progress: Progress = silent,
 ) -> BlindEstimate:
-    """The posterior over the product of the given axes; the prior is uniform on the grid unless `log_prior` says otherwise.
+    """Which parameters θ of a family made this image [1, C, H, W]? Their posterior over the product of the given axes.
 
-    On an axis that is equally spaced in log θ a uniform grid means a prior uniform in log θ.
+    The prior is uniform on the grid unless `log_prior` says otherwise; on an axis that is equally spaced in log θ that means uniform in
+    log θ. `search` finds the axes by itself.
+
+    >>> import torch, linverse as lv
+    >>> from linverse.analytic import DiagonalGaussian
+    >>> from linverse.blind import UnknownNoise
+    >>> prior = DiagonalGaussian(lv.SpatialCovariance(torch.full((1, 1, 16, 16), -9.0)), limits=lv.VarianceRange(1e-6, 1e3))
+    >>> raw = 0.3 * torch.randn(1, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    >>> found = estimate(prior, raw, UnknownNoise(), {"sigma": torch.logspace(-2, 0, 60)})
+    >>> low, high = found.interval("sigma", 0.9)
+    >>> low < 0.3 < high
+    True
     """
     if raw.ndim != 4 or raw.shape[0] != 1:
         raise ValueError(f"blind estimation takes one image [1, C, H, W]; got {tuple(raw.shape)}")

@@ -128,6 +128,13 @@ class Search:
 
     rounds: tuple[tuple[tuple[Axis, ...], BlindEstimate], ...]
 
+    def __repr__(self) -> str:
+        found = []
+        for axis in self.axes:
+            low, high = self.interval(axis)
+            found.append(f"{axis.name} = {self.value(axis):.4g}, 90 % in [{low:.4g}, {high:.4g}]")
+        return f"Search({'; '.join(found)})"
+
     @property
     def coarse(self) -> BlindEstimate:
         return self.rounds[0][1]

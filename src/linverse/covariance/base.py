@@ -21,9 +21,21 @@ from torch import Tensor
 from linverse.rng import normal_like
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Covariance(ABC):
-    """Σ = Q diag(λ) Qᵀ for images [B, `channels`, H, W]."""
+    """The covariance of noise on images [B, `channels`, H, W]: Σ = Q diag(λ) Qᵀ, one spectrum λ for each image of a batch.
+
+    A family (pixels, Fourier, DCT, block DCT) is a basis Q; `log_variance` holds log λ, [B, 1 or C, H, W].
+
+    >>> import torch
+    >>> from linverse.covariance import identity
+    >>> cov = identity("fourier", (1, 8, 8)).isotropic(0.04)
+    >>> cov
+    FourierCovariance(1 of 1×8×8, variances 0.04)
+    >>> noise = cov.sample_noise(torch.Generator().manual_seed(0))
+    >>> torch.allclose(cov.solve(cov.apply(noise)), noise, atol=1e-6)
+    True
+    """
 
     log_variance: Tensor
     channels: int = 1
@@ -34,6 +46,11 @@ class Covariance(ABC):
             raise ValueError(
                 f"log_variance has shape {tuple(lv.shape)}; it must be [batch, 1 or {self.channels}, height, width]"
             )
+
+    def __repr__(self) -> str:
+        low, high = (f"{float(value.exp()):.3g}" for value in self.log_variance.detach().aminmax())
+        shape = "×".join(map(str, (self.channels, *self.size)))
+        return f"{type(self).__name__}({self.batch} of {shape}, variances {low if low == high else f'{low} to {high}'})"
 
     # --- what a family defines -------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def dct_frequencies(height: int, width: int, like: Tensor) -> Tensor:
     return torch.stack(torch.meshgrid(vertical, horizontal, indexing="ij"))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DCTCovariance(Covariance):
     """Σ diagonal in the DCT-II basis of the whole image."""
 
@@ -61,7 +61,7 @@ class DCTCovariance(Covariance):
         return dct_frequencies(*self.size, self.log_variance)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BlockDCTCovariance(Covariance):
     """Σ diagonal in the DCT-II basis of `block`×`block` tiles; coefficient (u, v) of a tile sits at its pixel (u, v)."""
 

@@ -32,7 +32,7 @@ def mirrored(values: Tensor) -> Tensor:
     return torch.roll(values.flip(-2, -1), shifts=(1, 1), dims=(-2, -1))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FourierCovariance(Covariance):
     """Σ diagonal in the Hartley basis."""
 

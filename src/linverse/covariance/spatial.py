@@ -10,7 +10,7 @@ from torch import Tensor
 from linverse.covariance.base import Covariance
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpatialCovariance(Covariance):
     """Σ = diag(λ) in pixels."""
 

@@ -1,0 +1,28 @@
+"""The examples in docstrings run, and give what they say."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src"
+MODULES = [
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted((SOURCE / "linverse").rglob("*.py"))
+    if re.search(r"^ *>>> ", path.read_text(), flags=re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_run(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_there_are_examples_where_people_look_first() -> None:
+    assert {"linverse.posterior", "linverse.restoration", "linverse.store.hub", "linverse.energy"} <= set(MODULES)
