@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +65,7 @@ class Posterior:
                 "lv.Denoising(sigma=0.1).from_raw(picture)"
             )
         _check_fit(energy, measurement)
-        self.energy, self.measurement = energy, _in_precision_of(energy, measurement)
+        self.energy, self.measurement = energy, in_precision_of(energy, measurement)
         self._lifted = self.lift(generator or keyed_generator("lift"), random_fill=False)
         self._excess = energy.range.excess(self._lifted.cov)
         self._warned = False
@@ -333,10 +334,13 @@ def _check_fit(energy: Energy, measurement: Measurement) -> None:
         raise ValueError(f"the measurement is of {'×'.join(map(str, found))} images; the model takes {accepted} images")
 
 
-def _in_precision_of(energy: Energy, measurement: Measurement) -> Measurement:
-    """A network answers in the precision of its weights; exact energies in that of the data."""
+Movable = TypeVar("Movable", Tensor, Measurement)
+
+
+def in_precision_of(energy: Energy, data: Movable) -> Movable:
+    """The data in the precision and on the device of a network's weights; as they are for exact energies, which take any."""
     weights = next(energy.parameters(), None) if isinstance(energy, nn.Module) else None
-    return measurement if weights is None else measurement.to(weights.dtype).to(weights.device)
+    return data if weights is None else data.to(weights.dtype).to(weights.device)
 
 
 UNITS = ("nats", "bits/dim", "dB/dim")

@@ -18,6 +18,7 @@ from linverse.sampling import (
     Predictor,
     ProbabilityFlowHeun,
     TwoStepAncestral,
+    autoregressive,
     clamped,
     geometric,
     per_coefficient,
@@ -212,3 +213,15 @@ def test_steps_are_the_same_however_many_are_worked_out_at_a_time(block: int, mo
         for a, b in zip(vars(size).values(), vars(alone).values(), strict=True):
             assert torch.equal(a, b)
     assert BLOCK_ENTRIES > 28 * 28 * 50  # the usual path of the usual image is worked out at once
+
+
+def test_autoregressive_paths_are_fine_enough_by_default() -> None:
+    energy, spread = correlated()
+    for cov in (measurement(), measurement().isotropic(1e3)):
+        exact = posterior(spread, cov)[1]
+        errors = [
+            covariance_error(exact_law(energy, TwoStepAncestral(), path)[1], exact)
+            for path in (autoregressive(cov, 1e-6, 1), autoregressive(cov, 1e-6, 1, levels=10))
+        ]
+        assert errors[0] < 0.06
+        assert errors[1] > 0.1

@@ -1,6 +1,7 @@
 """Blind estimation: which degradation made this image? Families of them, evidence over a grid, grids that zoom in."""
 
-from linverse.blind.estimate import BlindEstimate, estimate, log_evidence, maximise, noise_bound, noise_levels, restore
+from linverse.blind.ascent import maximise
+from linverse.blind.estimate import BlindEstimate, estimate, log_evidence, noise_bound, noise_levels, restore
 from linverse.blind.families import (
     Family,
     Parameters,

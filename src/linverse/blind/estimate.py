@@ -16,14 +16,16 @@ from torch import Tensor
 
 from linverse.blind.families import Family, Parameters
 from linverse.covariance import identity
+from linverse.degradations import ImageLike, as_tensor
 from linverse.energy import Energy, check_pair, evaluate, evaluate_in_basis
+from linverse.posterior import in_precision_of
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
 
 
 def log_evidence(
     energy: Energy,
-    raw: Tensor,
+    raw: ImageLike,
     family: Family,
     theta: Parameters,
     *,
@@ -35,14 +37,12 @@ def log_evidence(
 
     The added noise is the same for all of them.
     """
-    if tuple(raw.shape[1:]) != energy.shape:
-        found, taken = ("×".join(map(str, shape)) for shape in (raw.shape[1:], energy.shape))
-        raise ValueError(f"the image is {found}; the model takes {taken} images")
+    image = checked_raw(energy, raw)
     count = len(next(iter(theta.values())))
-    noise = normal_like(raw, keyed_generator("blind", seed))
+    noise = normal_like(image, keyed_generator("blind", seed))
     out: list[Tensor] = []
     for rows in torch.arange(count).split(chunk):
-        measurement = family.measurement(raw, {name: value[rows] for name, value in theta.items()})
+        measurement = family.measurement(image, {name: value[rows].to(image) for name, value in theta.items()})
         gaussian = energy.gaussian(measurement.template)
         lifted = measurement.lift(energy.range, gaussian, noise=noise, random_fill=False, add_floor=True)
         if not out:  # all of a family have one basis and lie within the energy's range: it is said once
@@ -50,6 +50,23 @@ def log_evidence(
         out.append(-(energy(lifted.y, lifted.cov) + lifted.log_gain + lifted.fill_log_density))
         progress("evidence", int(rows[-1]) + 1, count)
     return torch.cat(out)
+
+
+def checked_raw(energy: Energy, raw: ImageLike) -> Tensor:
+    """One measured image [1, C, H, W] in the precision of the energy's network; anything else is refused with a word on what to do."""
+    image = as_tensor(raw, "measurement")
+    if image.ndim != 4 or image.shape[0] != 1:
+        raise ValueError(f"blind estimation takes one image [1, C, H, W]; got {tuple(image.shape)}")
+    if tuple(image.shape[1:]) != energy.shape:
+        found, taken = ("×".join(map(str, shape)) for shape in (image.shape[1:], energy.shape))
+        raise ValueError(f"the image is {found}; the model takes {taken} images")
+    if not bool(torch.isfinite(image).all()):
+        raise ValueError(f"measurement has {int((~torch.isfinite(image)).sum())} NaN or infinite pixels")
+    # noise of any strength leaves the mean where it is, up to its standard error
+    mean, error = float(image.double().mean()), float(image.double().std()) / math.sqrt(image.numel())
+    if abs(mean - 0.5) > 1 + 8 * error:
+        raise ValueError(f"measurement has a mean of {mean:.3g}; pixels live in [0, 1] (divide 8-bit values by 255)")
+    return in_precision_of(energy, image)
 
 
 @dataclass(frozen=True)
@@ -111,7 +128,7 @@ def _interpolate(p: float, cumulative: Tensor, axis: Tensor) -> float:
     return float(axis[index - 1]) + weight * float(axis[index] - axis[index - 1])
 
 
-def _product(axes: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def grid_product(axes: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """All combinations of the axes' values, [n] each, the last axis running fastest."""
     indices = torch.meshgrid(*(torch.arange(len(axis)) for axis in axes.values()), indexing="ij")
     return {name: axis[index.flatten()] for (name, axis), index in zip(axes.items(), indices, strict=True)}
@@ -119,7 +136,7 @@ def _product(axes: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def estimate(
     energy: Energy,
-    raw: Tensor,
+    raw: ImageLike,
     family: Family,
     axes: Mapping[str, Tensor],
     log_prior: Callable[[Parameters], Tensor] | None = None,
@@ -143,14 +160,13 @@ def estimate(
     >>> low < 0.3 < high
     True
     """
-    if raw.ndim != 4 or raw.shape[0] != 1:
-        raise ValueError(f"blind estimation takes one image [1, C, H, W]; got {tuple(raw.shape)}")
+    image = checked_raw(energy, raw)
     missing = set(family.names) - set(axes)
     if missing:
         raise ValueError(f"{type(family).__name__} needs an axis for {', '.join(sorted(missing))}")
-    theta = _product(axes)
+    theta = grid_product(axes)
     with torch.no_grad():
-        evidence = log_evidence(energy, raw, family, theta, seed=seed, chunk=chunk, progress=progress)
+        evidence = log_evidence(energy, image, family, theta, seed=seed, chunk=chunk, progress=progress)
     if not bool(torch.isfinite(evidence).all()):
         raise ValueError(
             "the energy is not finite for some parameters of the grid; is the grid inside the model's range?"
@@ -158,7 +174,7 @@ def estimate(
     prior = torch.zeros_like(evidence) if log_prior is None else log_prior(theta).to(evidence)
     posterior = torch.log_softmax(evidence + prior, dim=0)
     shape = [len(axis) for axis in axes.values()]
-    return BlindEstimate(family, dict(axes), evidence.reshape(shape), posterior.reshape(shape), raw)
+    return BlindEstimate(family, dict(axes), evidence.reshape(shape), posterior.reshape(shape), image)
 
 
 @torch.no_grad()
@@ -190,33 +206,6 @@ def noise_bound(energy: Energy, y: Tensor, variance: float, *, chunk: int = 128)
     return float((torch.cat(totals) * cov.multiplicity).square().mean().rsqrt())
 
 
-def maximise(
-    energy: Energy,
-    raw: Tensor,
-    family: Family,
-    start: Mapping[str, float],
-    *,
-    steps: int = 60,
-    rate: float = 0.1,
-    seed: int = 0,
-) -> dict[str, float]:
-    """argmax_θ log p(y_raw|θ) by gradient ascent in log θ (positive parameters, continuous families), from `start`."""
-    logs = {name: torch.tensor([math.log(value)], dtype=raw.dtype, requires_grad=True) for name, value in start.items()}
-    optimiser = torch.optim.Adam(list(logs.values()), lr=rate)
-    for step in range(steps):
-        for group in optimiser.param_groups:
-            group["lr"] = rate * (1 - step / steps)
-        loss = -log_evidence(energy, raw, family, {name: value.exp() for name, value in logs.items()}, seed=seed).sum()
-        if not bool(torch.isfinite(loss)):
-            raise ValueError(
-                f"the evidence is not finite at { ({k: float(v.detach().exp()) for k, v in logs.items()}) }"
-            )
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    return {name: float(value.detach().exp()) for name, value in logs.items()}
-
-
 def restore(
     energy: Energy,
     result: BlindEstimate,
@@ -234,10 +223,10 @@ def restore(
     noise = normal_like(result.raw, keyed_generator("blind", seed))
     total = torch.zeros_like(result.raw)
     for part, weight in zip(keep.split(chunk), share.split(chunk), strict=True):
-        theta = {name: values[part] for name, values in _product(result.axes).items()}
+        theta = {name: values[part].to(result.raw) for name, values in grid_product(result.axes).items()}
         measurement = result.family.measurement(result.raw, theta)
         gaussian = energy.gaussian(measurement.template)
         lifted = measurement.lift(energy.range, gaussian, noise=noise, random_fill=False)
-        means = evaluate_in_basis(energy, lifted.cov.analysis(lifted.y), lifted.cov).mean
+        means = evaluate_in_basis(energy, lifted.coefficients, lifted.cov).mean
         total = total + (weight.reshape(-1, 1, 1, 1) * means).sum(0, keepdim=True)
     return total

@@ -153,9 +153,11 @@ def per_coefficient(cov: Covariance, floor: float | Covariance, schedule: Tensor
 
 
 def autoregressive(
-    cov: Covariance, floor: float | Covariance, patch: int, order: Order = "reading", levels: int = 10
+    cov: Covariance, floor: float | Covariance, patch: int, order: Order = "reading", levels: int = 25
 ) -> Path:
     """Patch after patch from its λ_T to its λ_0 in `levels` geometric steps, while the others wait.
+
+    On a correlated Gaussian the covariance is off by 0.13 with 10 levels, 0.04–0.05 with 25, 0.02 with 40 (relative, per dimension).
 
     `order` is "reading", "reversed", "centre-out" or the patches' numbers (in reading order). Patches with nothing to do (measured
     down to the floor) cost no step.
