@@ -12,12 +12,12 @@ from torch import Tensor
 
 from conftest import COVARIANCES, random_covariance
 from linverse.analytic import DiagonalGaussian, GaussianScaleMixture
-from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
+from linverse.covariance import Covariance, SpatialCovariance, VarianceRange, identity
 from linverse.energy import Energy
 from linverse.posterior import residual
 from linverse.rng import keyed_generator, normal_like
 from linverse.training.losses import Part
-from linverse.training.normalise import SelfTest, normalising_constant, self_test, template
+from linverse.training.normalise import SelfTest, normalising_constant, self_test
 from oracles import z_threshold
 from tiny import FAMILIES, Shape
 
@@ -100,12 +100,12 @@ def test_images_are_not_clamped_before_they_are_judged() -> None:
 @pytest.mark.parametrize("basis", BASES)
 def test_templates_are_identities_like_the_images(basis: str) -> None:
     for dtype in (torch.float32, torch.float64):
-        cov = template(basis, torch.zeros(5, *SHAPE, dtype=dtype))
+        cov = identity(basis, SHAPE, torch.zeros(5, *SHAPE, dtype=dtype))
         assert (cov.basis, cov.channels, cov.size, cov.batch) == (basis, 3, (4, 4), 1)
         assert cov.log_variance.dtype == dtype
         assert not cov.log_variance.any()
-    with pytest.raises(ValueError, match="unknown basis 'wavelet'"):
-        template("wavelet", torch.zeros(5, *SHAPE))
+    with pytest.raises(ValueError, match="there is no basis 'wavelet'"):
+        identity("wavelet", SHAPE)
 
 
 # --- the self-tests of the truth -----------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_results_survive_json_and_make_a_table() -> None:
 def test_levels_outside_of_the_energy_s_range_are_left_out() -> None:
     narrow = GaussianScaleMixture(torch.ones(1), torch.tensor([0.1]), SHAPE, VarianceRange(5e-2, 5.0))
     x = images(narrow, 20)
-    parts = [Part(x, template("spatial", x).expand(20), normal_like(x, keyed_generator("n")))]
+    parts = [Part(x, identity("spatial", x.shape, x).expand(20), normal_like(x, keyed_generator("n")))]
     result = self_test(narrow, x, parts, ("spatial",))
     assert set(result.ratio) == {"0.1", "1"}
     assert set(result.heat) == {"0.1", "1"}

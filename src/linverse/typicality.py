@@ -209,20 +209,27 @@ class Calibration:
         )
 
 
+def covariance_score_pairs(energy: Energy, x: Tensor, cov: Covariance, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """κ at x + Σ^{1/2}ε, and its target ½(1−ε²), both as means over the channels that share λ: of log λ's shape, float64."""
+    kappa = evaluate(energy, x + cov.colour(noise), cov).cov_score.double()
+    return kappa, group_mean(0.5 * (1 - noise.double().square()), cov)
+
+
+def calibration_of(kappa: Tensor, target: Tensor) -> Calibration:
+    """Mean of κ and slope of its target on it, with standard errors over images."""
+    means = kappa.mean(dim=(1, 2, 3))
+    products, squares = ((kappa * other).mean(dim=(1, 2, 3)) for other in (target, kappa))
+    slope, root = products.sum() / squares.sum(), len(kappa) ** 0.5
+    slope_error = (products - slope * squares).std() / (root * squares.mean())
+    return Calibration(float(means.mean()), float(means.std()) / root, float(slope), float(slope_error))
+
+
 def calibration(
     energy: Energy, cov: Covariance, reference: Tensor, generator: torch.Generator | None = None
 ) -> Calibration:
     """Judge one Σ (batch 1) on held-out images with known noise."""
-    cov = cov.expand(len(reference))
     noise = normal_like(reference, generator)
-    kappa = evaluate(energy, reference + cov.colour(noise), cov).cov_score.double()
-    target = group_mean(0.5 * (1 - noise.double().square()), cov)
-    means = kappa.mean(dim=(1, 2, 3))
-    products, squares = ((kappa * other).mean(dim=(1, 2, 3)) for other in (target, kappa))
-    slope = products.sum() / squares.sum()
-    root = len(reference) ** 0.5
-    slope_error = (products - slope * squares).std() / (root * squares.mean())
-    return Calibration(float(means.mean()), float(means.std()) / root, float(slope), float(slope_error))
+    return calibration_of(*covariance_score_pairs(energy, reference, cov.expand(len(reference)), noise))
 
 
 # --- scores ------------------------------------------------------------------------------------------------------------------------

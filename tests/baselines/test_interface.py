@@ -122,12 +122,12 @@ def test_palette_sees_what_training_showed_it(kind: str, degradation: dg.Degrada
     shown = draw_condition(x, kind, keyed_generator("noise"))
     raw = degradation.measure(x, keyed_generator("noise")).raw
     assert shown is not None
-    torch.testing.assert_close(palette.condition_for(degradation, degradation.from_raw(raw)), shown, rtol=0, atol=0)
+    torch.testing.assert_close(degradation.condition(degradation.from_raw(raw)), shown, rtol=0, atol=0)
 
 
 def test_palette_enlarges_small_data() -> None:
     raw = torch.rand(1, 1, 2, 2, generator=keyed_generator("small"), dtype=torch.float64)
-    seen = palette.condition_for(dg.SuperResolution(2), dg.SuperResolution(2).from_raw(raw))
+    seen = dg.SuperResolution(2).condition(dg.SuperResolution(2).from_raw(raw))
     torch.testing.assert_close(seen, raw.repeat_interleave(2, 2).repeat_interleave(2, 3))
 
 

@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from linverse.metrics import rank_statistics
 from linverse.rng import keyed_generator
 from linverse.sampling import KernelInfo
 from linverse.sampling.diagnostics import (
-    coverage,
     effective_sample_size,
     r_hat,
-    ranks,
+    rank_coverage,
     summarise_acceptance,
     uniformity,
 )
@@ -51,36 +51,36 @@ def test_acceptance_summary() -> None:
 
 def test_ranks() -> None:
     samples = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
-    assert ranks(torch.tensor([2.5, 0.0]), samples).tolist() == [2, 0]
-    tied = ranks(torch.ones(4000), torch.ones(4000, 3), keyed_generator("ties"))
+    assert rank_statistics(samples, torch.tensor([2.5, 0.0])).tolist() == [2, 0]
+    tied = rank_statistics(torch.ones(4000, 3), torch.ones(4000), keyed_generator("ties"))
     assert uniformity(tied, 3, bins=4).p_value > 1e-5
-    with pytest.raises(ValueError, match=r"must be \[N\] and \[N, L\]"):
-        ranks(torch.ones(3), torch.ones(4, 3))
+    with pytest.raises(ValueError, match="needed are"):
+        rank_statistics(torch.ones(4, 3), torch.ones(3))
 
 
 def test_uniformity_accepts_the_right_law_and_finds_wrong_ones() -> None:
     truth, samples = normal(2000, key="truth"), normal(2000, 63)
-    good = uniformity(ranks(truth, samples), 63)
+    good = uniformity(rank_statistics(samples, truth), 63)
     assert good.p_value > 1e-5
     assert float(good.counts.sum()) == 2000
-    assert uniformity(ranks(truth, 0.8 * samples), 63).p_value < 1e-5
-    assert uniformity(ranks(truth, samples + 0.2), 63).p_value < 1e-5
+    assert uniformity(rank_statistics(0.8 * samples, truth), 63).p_value < 1e-5
+    assert uniformity(rank_statistics(samples + 0.2, truth), 63).p_value < 1e-5
     with pytest.raises(ValueError, match="do not divide"):
-        uniformity(ranks(truth, samples), 63, bins=10)
+        uniformity(rank_statistics(samples, truth), 63, bins=10)
 
 
 @pytest.mark.parametrize("central", [True, False])
 def test_coverage(central: bool) -> None:
     truth, samples = normal(4000, key="truth"), normal(4000, 99)
     levels = torch.tensor([0.1, 0.5, 0.9])
-    good = coverage(truth, samples, levels, central=central)
+    good = rank_coverage(samples, truth, levels, central=central)
     torch.testing.assert_close(good.nominal, levels, atol=0.011, rtol=0, check_dtype=False)
     assert float(((good.observed - good.nominal) / good.standard_error).abs().max()) < 4.8
-    wrong = coverage(truth, 0.7 * samples, levels, central=True)
+    wrong = rank_coverage(0.7 * samples, truth, levels, central=True)
     assert float(((wrong.observed - wrong.nominal) / wrong.standard_error).min()) < -4.8
 
 
 def test_highest_density_sets_hold_the_largest_values() -> None:
     samples, levels = normal(100, 99), torch.tensor([0.1, 0.9])
-    assert coverage(torch.full((100,), 10.0).double(), samples, levels, central=False).observed.tolist() == [1, 1]
-    assert coverage(torch.full((100,), -10.0).double(), samples, levels, central=False).observed.tolist() == [0, 0]
+    assert rank_coverage(samples, torch.full((100,), 10.0).double(), levels, central=False).observed.tolist() == [1, 1]
+    assert rank_coverage(samples, torch.full((100,), -10.0).double(), levels, central=False).observed.tolist() == [0, 0]

@@ -13,11 +13,12 @@ from torch import Tensor
 from linverse.analytic import GaussianMixture
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.degradations import Box, ColouredNoise, Degradation, Denoising, GaussianBlur
+from linverse.metrics import rank_statistics
 from linverse.models.learned import LearnedEnergy
 from linverse.posterior import Posterior
 from linverse.rng import keyed_generator
 from linverse.sampling import Euler, ProbabilityFlowHeun, VarianceStep
-from linverse.sampling.diagnostics import coverage, ranks, uniformity
+from linverse.sampling.diagnostics import rank_coverage, uniformity
 from linverse.sampling.evaluator import Evaluate, Iterate
 from linverse.sampling.predictors import StepSizes
 from oracles import Law, matrix_of, z_threshold
@@ -94,10 +95,10 @@ def test_the_rank_of_the_truths_density_is_uniform() -> None:
     for steps, predictor in ((60, None), (12, Euler())):
         samples = posterior.sample(63, steps, predictor=predictor, finish="floor", generator=generator)
         found.append((posterior.log_prob(truth), posterior.rank(samples)[1].mT))
-    good, coarse = (uniformity(ranks(*pair), 63).p_value for pair in found)
+    good, coarse = (uniformity(rank_statistics(*pair[::-1]), 63).p_value for pair in found)
     assert good > 1e-5
     assert coarse < 1e-5
-    held = coverage(*found[0], torch.tensor([0.5, 0.9]), central=False)
+    held = rank_coverage(*found[0][::-1], torch.tensor([0.5, 0.9]), central=False)
     assert float(((held.observed - held.nominal) / held.standard_error).abs().max()) < 4.6
 
 

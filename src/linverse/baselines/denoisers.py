@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from linverse.baselines.interface import IsotropicDenoiser, Solution
-from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
+from linverse.covariance import Covariance, VarianceRange, identity
 from linverse.energy import Energy, evaluate
 
 
@@ -24,8 +24,7 @@ class EnergyDenoiser:
 
     def __init__(self, energy: Energy, template: Covariance | None = None) -> None:
         self.energy = energy
-        channels, height, width = energy.shape
-        self.template = template or SpatialCovariance(torch.zeros(1, 1, height, width), channels)
+        self.template = template or identity("spatial", energy.shape)
 
     @property
     def range(self) -> VarianceRange:

@@ -1,9 +1,8 @@
 """Palette: a conditional diffusion model (Saharia et al., SIGGRAPH 2022).
 
 The network is trained on pairs for one degradation and sees the measurement stacked to its noisy input: x̂ = E[x|x_t, y] directly, no
-likelihood and no operator. Sampling is the walk of `schedule` with that mean. What it sees (`condition_for`) is what training showed it
-(`training.batches.draw_condition`): masked pixels and the mask; otherwise the raw data, at the image's size by the pseudo-inverse where
-they are smaller.
+likelihood and no operator. Sampling is the walk of `schedule` with that mean. What it sees (`Degradation.condition`) is what training
+showed it: masked pixels and the mask; otherwise the raw data, enlarged by the pseudo-inverse where they are smaller than the image.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from torch import Tensor
 
 from linverse.baselines.interface import ConditionalDenoiser, NotApplicable, Solution
 from linverse.baselines.schedule import SIGMA_MAX, geometric_levels, start, walk
-from linverse.degradations import Degradation, Masking
-from linverse.measurement import Measurement
+from linverse.degradations import Degradation
 
 
 @runtime_checkable
@@ -25,15 +23,6 @@ class ConditionChannels(Protocol):
     """The configuration of a network that says how many channels it wants to see."""
 
     condition_channels: int
-
-
-def condition_for(degradation: Degradation, seen: Measurement) -> Tensor:
-    """What a conditional network sees of a measurement, [B, channels, H, W]."""
-    size = (seen.shape[2], seen.shape[3])
-    if isinstance(degradation, Masking):
-        mask = degradation.mask_for(size).to(seen.raw)
-        return torch.cat([seen.raw, mask.expand(len(seen.raw), -1, -1, -1)], dim=1)
-    return seen.raw if tuple(seen.raw.shape[2:]) == size else seen.pseudo_inverse()
 
 
 def solve(
@@ -48,7 +37,7 @@ def solve(
     """One sample a row; `steps` + 1 evaluations."""
     begun = time.perf_counter()
     seen = degradation.from_raw(y_raw)
-    condition = condition_for(degradation, seen)
+    condition = degradation.condition(seen)
     _check_channels(model, condition)
     levels = geometric_levels(model.range, steps, sigma_max)
     with torch.no_grad():

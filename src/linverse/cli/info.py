@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from linverse.cli.train import print_self_test
-from linverse.files.saving import CARD, CONFIG, read_object
+from linverse.files import read_object
+from linverse.files.saving import CARD, CONFIG, ModelFileError
 from linverse.store.card import Card
 from linverse.store.hub import bundled, find_model
 
@@ -36,7 +37,7 @@ def main(arguments: list[str]) -> None:
         return
     folder = find_model(options.model)
     content = (folder / CARD).read_bytes() if (folder / CARD).is_file() else b'{"name": ""}'
-    print_card(console, read_object(folder / CONFIG), Card.decode(content))
+    print_card(console, read_object(folder / CONFIG, ModelFileError), Card.decode(content))
 
 
 def print_card(console: Console, config: dict[str, object], card: Card) -> None:

@@ -115,6 +115,15 @@ class Degradation(ABC):
         """A measurement from real data."""
         return self.encode(as_image(data, slack=SLACK + 8 * self.sigma, name="measurement"))
 
+    def condition(self, measurement: Measurement) -> Tensor:
+        """What a network trained for this degradation is shown of a measurement, [B, channels, H, W]: the data, at the image's size."""
+        raw = measurement.raw
+        return raw if raw.shape[2:] == measurement.template.size else measurement.pseudo_inverse()
+
+    def condition_channels(self, channels: int) -> int:
+        """How many channels that has, for images of so many."""
+        return channels
+
     def _levels(self, template: Covariance, gain: Tensor, raw: Tensor, coefficients: Tensor) -> Measurement:
         """Assemble a measurement of uniform noise σ² from |h|."""
         log_noise = torch.full_like(gain, math.log(max(variance_from_sigma(self.sigma), rounding_variance(raw))))

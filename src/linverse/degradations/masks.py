@@ -47,6 +47,14 @@ class Masking(Degradation):
             raw = torch.where(self._mask_like(raw), raw, torch.zeros_like(raw))
         return super().from_raw(raw)
 
+    def condition(self, measurement: Measurement) -> Tensor:
+        """The pixels, and which of them were measured."""
+        mask = self._mask_like(measurement.raw).to(measurement.raw)
+        return torch.cat([measurement.raw, mask.expand(len(measurement.raw), -1, -1, -1)], dim=1)
+
+    def condition_channels(self, channels: int) -> int:
+        return channels + 1
+
     def encode(self, raw: Tensor) -> Measurement:
         mask = self._mask_like(raw)
         seen = torch.where(mask, raw, torch.zeros_like(raw))

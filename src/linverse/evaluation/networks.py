@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from linverse.baselines import EnergyDenoiser
-from linverse.degradations import Degradation, Masking
+from linverse.degradations import Degradation
 from linverse.degradations.tasks import TASKS
 from linverse.energy import Energy
 from linverse.evaluation.contenders import Contender
@@ -77,7 +77,9 @@ class Models:
                 return Choice(network, "palette")
         reason = MISFIT_PALETTE if candidates else MISSING_PALETTE
         return Choice(
-            None, "palette", reason.format(task=name, label=task, shown=shown_channels(self.energy.shape, degradation))
+            None,
+            "palette",
+            reason.format(task=name, label=task, shown=degradation.condition_channels(self.energy.shape[0])),
         )
 
 
@@ -105,14 +107,9 @@ def check_companion(name: str, network: Any, shape: tuple[int, int, int], condit
         raise ValueError(f"{name} is conditional: it was trained to see a measurement. Is it a --palette-model?")
 
 
-def shown_channels(shape: tuple[int, int, int], degradation: Degradation) -> int:
-    """How many channels of a measurement a conditional network is shown."""
-    return shape[0] + isinstance(degradation, Masking)
-
-
 def fits(network: Any, degradation: Degradation) -> bool:
     """Whether a conditional network sees as many channels as this degradation shows."""
-    wanted = shown_channels(network.shape, degradation)
+    wanted = degradation.condition_channels(network.shape[0])
     config = getattr(network, "config", None)
     return getattr(config, "condition_channels", wanted) == wanted
 

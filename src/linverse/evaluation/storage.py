@@ -19,7 +19,7 @@ from torch import Tensor
 
 from linverse.evaluation.contenders import TRUTH
 from linverse.evaluation.plan import Plan, Unit
-from linverse.files import make_folder, write_json, write_whole
+from linverse.files import make_folder, read_object, write_json, write_whole
 
 OUTPUTS = ("results.json", "timings.json", "table.md", "table.csv")
 
@@ -36,13 +36,7 @@ def brief(value: object) -> str:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A file of ours."""
-    try:
-        content = json.loads(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read ({error}): remove it and run the command again") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is not one of our files: remove it and run the command again")
-    return content
+    return read_object(path, remedy=": remove it and run the command again")
 
 
 class EvaluationFolder:

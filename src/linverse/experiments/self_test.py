@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from linverse.energy import Energy, evaluate, group_mean
+from linverse.energy import Energy
 from linverse.evaluation.models import chunks, held_out, load_energy
 from linverse.experiments.framework import ExperimentResult
 from linverse.files.saving import hash_weights
@@ -29,6 +29,7 @@ from linverse.training.finish import merge_parts
 from linverse.training.losses import Part
 from linverse.training.normalise import SelfTest, self_test
 from linverse.training.presets import PRESETS
+from linverse.typicality import covariance_score_pairs
 
 if TYPE_CHECKING:
     pass
@@ -99,12 +100,12 @@ def examine(energy: LearnedEnergy, preset: str, setting: SelfTestSetting) -> Ver
 
 def reliability(energy: Energy, part: Part, bins: int) -> Tensor:
     """Mean κ and mean ½(1−ε²) in bins of as many coefficients each, sorted by κ, [bins, 2]."""
-    kappa, target = [], []
-    for rows in chunks(len(part.x)):
-        kappa.append(evaluate(energy, part.noisy()[rows], part.cov[rows]).cov_score.double().flatten())
-        target.append(group_mean(0.5 * (1 - part.noise[rows].double().square()), part.cov).flatten())
-    order = torch.cat(kappa).argsort()
-    pairs = torch.stack([torch.cat(kappa)[order], torch.cat(target)[order]], dim=1)
+    found = [
+        covariance_score_pairs(energy, part.x[rows], part.cov[rows], part.noise[rows]) for rows in chunks(len(part.x))
+    ]
+    kappa, target = (torch.cat([values.flatten() for values in column]) for column in zip(*found, strict=True))
+    order = kappa.argsort()
+    pairs = torch.stack([kappa[order], target[order]], dim=1)
     return torch.stack([group.mean(dim=0) for group in pairs.tensor_split(bins)])
 
 

@@ -48,6 +48,17 @@ def write_json(path: Path, content: Any, indent: int = 2) -> None:
     write_whole(path, json_bytes(content, indent))
 
 
+def read_object(path: Path, error_type: type[ValueError] = ValueError, remedy: str = "") -> dict[str, Any]:
+    """A file that holds one JSON object; anything else is an error that names the file and says what to do."""
+    try:
+        content = json.loads(path.read_text())
+    except ValueError as error:
+        raise error_type(f"{path} cannot be read ({error}){remedy}") from error
+    if not isinstance(content, dict):
+        raise error_type(f"{path} holds no JSON object{remedy}")
+    return content
+
+
 def make_folder(folder: Path) -> None:
     """A folder for results, or an error that says why there is none."""
     try:

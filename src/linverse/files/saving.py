@@ -9,7 +9,6 @@ Loading is strict and reads safetensors only: nothing is unpickled, no weight is
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +18,7 @@ import torch
 from huggingface_hub import PyTorchModelHubMixin
 from torch import nn
 
-from linverse.files import file_digest, write_json, write_whole
+from linverse.files import file_digest, read_object, write_json, write_whole
 
 WEIGHTS, CONFIG, MANIFEST = "model.safetensors", "config.json", "manifest.json"
 CARD, PAGE, LICENCE, REFERENCE = "card.json", "README.md", "LICENSE", "reference.safetensors"
@@ -52,7 +51,7 @@ def check_manifest(folder: Path) -> None:
     missing = [name for name in (WEIGHTS, CONFIG, MANIFEST) if not (folder / name).is_file()]
     if missing:
         raise ModelFileError(f"{folder} has no {', '.join(missing)}: it is not a model saved by linverse")
-    recorded = read_object(folder / MANIFEST).get("files", {})
+    recorded = read_object(folder / MANIFEST, ModelFileError).get("files", {})
     if REFERENCE in recorded and not (folder / REFERENCE).is_file():
         raise ModelFileError(f"{folder} has no {REFERENCE}, which was saved with the model; fetch it again")
     for name in _recorded(folder):
@@ -73,17 +72,6 @@ def _check_file(path: Path, recorded: dict[str, Any]) -> None:
             f"{path} is not the file that was saved: its sha256 is {digest}, the manifest says {recorded.get('sha256')}; "
             "fetch the model again"
         )
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object of a model's file."""
-    try:
-        data = json.loads(path.read_text())
-    except ValueError as error:
-        raise ModelFileError(f"{path} cannot be read: {error}") from error
-    if not isinstance(data, dict):
-        raise ModelFileError(f"{path} holds no JSON object")
-    return data
 
 
 # --- models --------------------------------------------------------------------------------------------------------------------
@@ -167,7 +155,7 @@ class HubModel(PyTorchModelHubMixin, library_name="linverse"):
 
 def read_config(folder: Path, config_type: type[Any]) -> Any:
     """The configuration of a saved model; another kind of model is refused."""
-    data = read_object(folder / CONFIG)
+    data = read_object(folder / CONFIG, ModelFileError)
     kind = data.get("kind")
     if kind != config_type.kind:
         raise ModelFileError(f"{folder} holds a model of the kind {kind!r}, where {config_type.kind!r} was asked for")

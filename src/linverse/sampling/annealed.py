@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from linverse.covariance import SpatialCovariance
+from linverse.covariance import identity
 from linverse.degradations.operators import Linear, operator_gain
 from linverse.energy import Energy, check_pair
 from linverse.rng import normal_like
@@ -63,7 +63,7 @@ def sample_operator(
     if min(levels, draws, thin) < 1:
         raise ValueError(f"levels, draws and thin are at least 1; got {levels}, {draws} and {thin}")
     variance, bottom = variance_from_sigma(sigma), energy.range.minimum if floor is None else floor
-    template = SpatialCovariance(raw.new_zeros(1, 1, *energy.shape[1:]), energy.shape[0])
+    template = identity("spatial", energy.shape, raw)
     blank = raw.new_zeros(1, *energy.shape)
     if operator(blank).shape[1:] != raw.shape[1:]:
         raise ValueError(

@@ -3,7 +3,8 @@
     Markov chains      effective sample size and R-hat (arviz-stats), acceptance
     calibration        for x ~ p(x), y ~ p(y|x) and L samples of p(x|y), the rank of a summary of x among those of the samples is uniform on
                        0…L (simulation-based calibration, Talts et al. 2018); its central intervals cover x as often as they say
-Summaries are low-dimensional: a pixel, a mean, a distance, a log-density; [N] of the truths, [N, L] of the samples.
+Summaries are low-dimensional: a pixel, a mean, a distance, a log-density; [N] of the truths, [N, L] of the samples. The ranks themselves
+are `metrics.rank_statistics`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from linverse.metrics.calibration import rank_statistics
 from linverse.sampling.langevin import KernelInfo
 
 
@@ -53,17 +55,6 @@ def summarise_acceptance(info: KernelInfo) -> AcceptanceSummary:
     )
 
 
-def ranks(truth: Tensor, samples: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """How many of the samples [N, L] lie below the truth [N]: integers in 0…L, ties broken at random."""
-    if samples.ndim != 2 or truth.shape != samples.shape[:1]:
-        raise ValueError(
-            f"summaries have shapes {tuple(truth.shape)} and {tuple(samples.shape)}; they must be [N] and [N, L]"
-        )
-    below = (samples < truth[:, None]).sum(dim=1)
-    ties = (samples == truth[:, None]).sum(dim=1)
-    return below + (torch.rand(ties.shape, generator=generator) * (ties + 1).cpu()).long().to(below.device)
-
-
 @dataclass(frozen=True)
 class Uniformity:
     """A rank histogram and its χ² test against uniformity."""
@@ -88,7 +79,7 @@ def uniformity(rank: Tensor, samples: int, bins: int = 16) -> Uniformity:
 
 
 @dataclass(frozen=True)
-class Coverage:
+class RankCoverage:
     """How often intervals of a given probability hold the truth, with the standard error of that share."""
 
     nominal: Tensor
@@ -96,20 +87,20 @@ class Coverage:
     standard_error: Tensor
 
 
-def coverage(truth: Tensor, samples: Tensor, nominal: Tensor, *, central: bool = True) -> Coverage:
+def rank_coverage(samples: Tensor, truth: Tensor, nominal: Tensor, *, central: bool = True) -> RankCoverage:
     """Of central intervals of a summary; with `central` False, of the sets where the summary is largest (log-density: highest density).
 
     The rank of the truth is uniform on 0…L if all is well, so an interval of k of the L + 1 ranks has probability k/(L+1) exactly;
     `nominal` is rounded to that, and reported so.
     """
     count = samples.shape[1] + 1
-    rank = ranks(truth, samples)
+    rank = rank_statistics(samples, truth)
     # the number of ranks that the smallest interval around this one takes in
     needed = (2 * rank + 1 - count).abs() + 1 if central else count - rank
     held = (nominal * count).round().clamp(1, count)
     observed = (needed[None] <= held[:, None]).double().mean(dim=1)
     share = _central_share(held, count) if central else held / count
-    return Coverage(share, observed, (share * (1 - share) / len(truth)).sqrt())
+    return RankCoverage(share, observed, (share * (1 - share) / len(truth)).sqrt())
 
 
 def _central_share(held: Tensor, count: int) -> Tensor:

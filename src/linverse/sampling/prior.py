@@ -5,17 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from linverse.covariance import Covariance, SpatialCovariance
+from linverse.covariance import Covariance, identity
 from linverse.energy import Energy
 from linverse.rng import normal_like
 
 
 def prior_start(energy: Energy, count: int, generator: torch.Generator | None = None) -> tuple[Tensor, Covariance]:
     """(y [n, C, H, W], λ_max·I): sampling from there gives samples of the prior."""
-    channels, height, width = energy.shape
-    blank = SpatialCovariance(torch.zeros(1, 1, height, width), channels)
-    like, _ = energy.gaussian(blank)  # the energy's precision and device
-    top = SpatialCovariance(like.new_zeros(1, 1, height, width), channels).isotropic(energy.range.maximum)
+    like, _ = energy.gaussian(identity("spatial", energy.shape))  # the energy's precision and device
+    top = identity("spatial", energy.shape, like).isotropic(energy.range.maximum)
     mean, prior = energy.gaussian(top)
     noise = normal_like(like.new_empty(count, *energy.shape), generator)
     return mean + (prior + top.variance).sqrt() * noise, top

@@ -10,7 +10,8 @@ import re
 import shutil
 from pathlib import Path
 
-from linverse.files.saving import CONFIG, LICENCE, HubModel, ModelFileError, check_manifest, read_object
+from linverse.files import read_object
+from linverse.files.saving import CONFIG, LICENCE, HubModel, ModelFileError, check_manifest
 from linverse.models.classifier import DigitClassifier
 from linverse.models.denoiser import Denoiser
 from linverse.models.learned import LearnedEnergy
@@ -32,7 +33,7 @@ def licence_text(card: Card) -> str:
 def open_any(folder: Path) -> HubModel:
     """The model of a folder, of whatever kind it says it is."""
     check_manifest(folder)
-    kind = read_object(folder / CONFIG).get("kind")
+    kind = read_object(folder / CONFIG, ModelFileError).get("kind")
     for cls in KINDS:
         if cls.config_type.kind == kind:
             return cls.from_folder(folder)

@@ -85,8 +85,4 @@ def draw_condition(x: Tensor, kind: str, generator: torch.Generator) -> Tensor |
     operator: Masking | Convolution = (
         Box(max(1, round(20 / 28 * side)), sigma=1e-3) if kind == "inpainting" else GaussianBlur(0.8, sigma=1e-2)
     )
-    raw = operator.measure(x, generator).raw
-    if not isinstance(operator, Masking):
-        return raw
-    mask = operator.mask_for((x.shape[2], x.shape[3])).to(raw.dtype)
-    return torch.cat([raw, mask.expand(len(raw), -1, -1, -1)], dim=1)
+    return operator.condition(operator.measure(x, generator))

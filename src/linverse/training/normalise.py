@@ -18,26 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from linverse.covariance import BlockDCTCovariance, Covariance, DCTCovariance, FourierCovariance, SpatialCovariance
-from linverse.energy import Energy, evaluate, group_mean
+from linverse.covariance import Covariance, identity
+from linverse.energy import Energy, evaluate
 from linverse.posterior import residual
 from linverse.rng import keyed_generator, normal_like
 from linverse.training.losses import Part
-
-
-def template(basis: str, like: Tensor) -> Covariance:
-    """The identity in a named basis, for images like those given ([N, C, H, W]): their shape, precision and device."""
-    shape = like.shape[1:]
-    blank = like.new_zeros(1, 1, *shape[1:])
-    if basis == "spatial":
-        return SpatialCovariance(blank, shape[0])
-    if basis == "fourier":
-        return FourierCovariance(blank, shape[0])
-    if basis == "dct":
-        return DCTCovariance(blank, shape[0])
-    if basis.startswith("block-dct-"):
-        return BlockDCTCovariance(blank, shape[0], int(basis.removeprefix("block-dct-")))
-    raise ValueError(f"unknown basis {basis!r}")
+from linverse.typicality import calibration_of, covariance_score_pairs
 
 
 def normalising_constant(energy: Energy, x: Tensor, generator: torch.Generator, chunk: int = 256) -> float:
@@ -113,12 +99,13 @@ def self_test(energy: Energy, x: Tensor, parts: list[Part], bases: tuple[str, ..
     """Run all the tests on held-out images x and on drawn (x, Σ, ε)."""
     top = energy.range.maximum
     levels = [top, 0.3 * top, 0.1 * top]
-    kappa = {part.cov.basis: _kappa_test(energy, part) for part in parts}
+    pairs = {part.cov.basis: covariance_score_pairs(energy, part.x, part.cov, part.noise) for part in parts}
+    kappa = {basis: calibration_of(*pair) for basis, pair in pairs.items()}
     return SelfTest(
         entropy={f"{b} {v:.3g}": _entropy(energy, x, b, v, seed) for b in bases for v in levels},
         agreement=_agreement(energy, x[:64], bases, seed),
-        bias={basis: bias for basis, (bias, _) in kappa.items()},
-        slope={basis: slope for basis, (_, slope) in kappa.items()},
+        bias={basis: found.bias for basis, found in kappa.items()},
+        slope={basis: found.slope for basis, found in kappa.items()},
         ratio={f"{v:.3g}": _ratio(energy, x, v, seed) for v in (1e-3, 1e-2, 1e-1, 1.0, 10.0) if _inside(energy, v)},
         heat={f"{v:.3g}": _heat(energy, x[:64], v, seed) for v in (1e-2, 1e-1, 1.0) if _inside(energy, v)},
     )
@@ -129,7 +116,7 @@ def _inside(energy: Energy, variance: float) -> bool:
 
 
 def _isotropic(x: Tensor, basis: str, variance: float) -> Covariance:
-    return template(basis, x).isotropic(variance).expand(len(x))
+    return identity(basis, x.shape, x).isotropic(variance).expand(len(x))
 
 
 def _noisy(x: Tensor, cov: Covariance, *key: int | str) -> Tensor:
@@ -152,13 +139,6 @@ def _agreement(energy: Energy, x: Tensor, bases: tuple[str, ...], seed: int) -> 
         values = torch.stack([energy(y, _isotropic(x, basis, variance)) for basis in bases])
         worst = max(worst, float((values - values[0]).abs().max()) / x[0].numel())
     return worst
-
-
-def _kappa_test(energy: Energy, part: Part) -> tuple[float, float]:
-    """E[κ] and the slope of ½(1−ε²) on κ, both as means over the channels that share λ."""
-    kappa = evaluate(energy, part.noisy(), part.cov).cov_score.double()
-    target = group_mean(0.5 * (1 - part.noise.double().square()), part.cov)
-    return float(kappa.mean()), float((kappa * target).mean() / kappa.square().mean())
 
 
 @torch.no_grad()
