@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from linverse.covariance import Covariance
-from linverse.models.learned import EnergyConfig, LearnedEnergy
-from linverse.models.unet import conv
+from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
+from linverse.models.networks.unet import conv
 from linverse.training.config import TrainConfig
 from linverse.training.loop import Trainer, parameter_count
 from linverse.training.presets import PRESETS

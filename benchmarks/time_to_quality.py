@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 
 from linverse.data import load_images
-from linverse.models.learned import EnergyConfig
-from linverse.models.unet import UNetConfig
+from linverse.models.energies.learned import EnergyConfig
+from linverse.models.networks.unet import UNetConfig
 from linverse.training.config import OptimiserConfig, TrainConfig
 from linverse.training.loop import Trainer, parameter_count
 from linverse.training.presets import FASHION
@@ -52,7 +52,7 @@ def run(name: str, minutes: float, every: float) -> dict[str, object]:
     train, test = load_images(config.data, "train"), load_images(config.data, "test")
     curve: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(config, train, test, Path(folder), train.mean_and_variance())
+        trainer = Trainer(config, train, test, Path(folder))
         print(f"{name}: {parameter_count(trainer.model):,} parameters", flush=True)
         spent, due = 0.0, every
         while spent < minutes:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from linverse.models.learned import EnergyConfig, LearnedEnergy
+from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.rng import keyed_generator
 from linverse.training.batches import draw_parts
 from linverse.training.losses import DualLoss, Part

@@ -52,7 +52,7 @@ def state_of(folder: Path) -> TrainingState:
 def alone(folder: Path, steps: int) -> Trainer:
     """The same run in one process."""
     train, held_out = (load_images("digits", split) for split in ("train", "test"))
-    trainer = Trainer(digits_config(steps, double=True), train, held_out, folder, train.mean_and_variance())
+    trainer = Trainer(digits_config(steps, double=True), train, held_out, folder)
     while trainer.step < steps:
         trainer.train_step()
     return trainer
@@ -86,7 +86,7 @@ def test_the_comparison_can_fail(tmp_path: Path) -> None:
     """Half the batch, as a process that did not share its gradients would see it, ends elsewhere."""
     train, held_out = (load_images("digits", split) for split in ("train", "test"))
     config = digits_config(2, double=True, batch=4)
-    lonely = Trainer(config, train, held_out, tmp_path / "half", train.mean_and_variance())
+    lonely = Trainer(config, train, held_out, tmp_path / "half")
     for _ in range(2):
         lonely.train_step()
     (tmp_path / "half").mkdir()

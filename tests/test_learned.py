@@ -14,11 +14,11 @@ from conftest import COVARIANCES, plain_evaluate, random_covariance, same_evalua
 from linverse.analytic import DiagonalGaussian
 from linverse.covariance import Covariance, SpatialCovariance
 from linverse.energy import Energy, Evaluation, SelfEvaluating, autograd_evaluate, evaluate, from_derivatives
-from linverse.models.bound import lowest_energy
 from linverse.models.denoiser import Denoiser, DenoiserConfig
-from linverse.models.embedding import BANDS, FAINTEST, SpaceFrequencyEmbedding, band_weights
-from linverse.models.learned import EnergyConfig, LearnedEnergy
-from linverse.models.paper_embedding import TwoBranchEmbedding
+from linverse.models.embeddings.space_frequency import BANDS, FAINTEST, SpaceFrequencyEmbedding, band_weights
+from linverse.models.embeddings.two_branch import TwoBranchEmbedding
+from linverse.models.energies.bound import lowest_energy
+from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.rng import keyed_generator, normal_like
 from tiny import BACKBONE, CASE_NAMES, CASES, COLOURS, FAMILIES, FORMS, Shape, awaken, noisy_pair, tiny_energy
 

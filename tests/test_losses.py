@@ -14,8 +14,8 @@ from linverse.analytic import DiagonalGaussian, GaussianMixture
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.energy import differentiable, evaluate, group_mean
 from linverse.models.denoiser import Denoiser, DenoiserConfig
-from linverse.models.learned import EnergyConfig, LearnedEnergy
-from linverse.models.scores import Pair, Scores
+from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
+from linverse.models.energies.scores import Pair, Scores
 from linverse.rng import keyed_generator, normal_like
 from linverse.training import losses
 from linverse.training.losses import DenoiserLoss, DualLoss, LossConfig, Part, score_errors, variance_errors

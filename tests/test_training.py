@@ -22,7 +22,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from linverse.data import load_images
 from linverse.models.denoiser import Denoiser, DenoiserConfig
-from linverse.models.learned import EnergyConfig, LearnedEnergy
+from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.rng import keyed_generator
 from linverse.store import hub
 from linverse.store.card import Card, data_facts
@@ -321,7 +321,7 @@ def wait_for_step(folder: Path, step: int, process: subprocess.Popen[bytes]) -> 
 
 def digits_trainer(folder: Path, steps: int = 100_000) -> Trainer:
     train, held_out = (load_images("digits", split) for split in ("train", "test"))
-    return Trainer(digits_config(steps), train, held_out, folder, train.mean_and_variance())
+    return Trainer(digits_config(steps), train, held_out, folder)
 
 
 def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from linverse.models.backbone import build_backbone
-from linverse.models.compact import CompactBlock
-from linverse.models.unet import Attention, Block, Resample, UNetConfig, normalisation
+from linverse.models.networks.backbone import build_backbone
+from linverse.models.networks.compact import CompactBlock
+from linverse.models.networks.unet import Attention, Block, Resample, UNetConfig, normalisation
 from linverse.rng import keyed_generator
 from tiny import BACKBONE, awaken
 

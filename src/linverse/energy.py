@@ -25,7 +25,8 @@ class Evaluation:
 
     `energy` [B] in nats; `mean_coefficients` of E[x|y] and `score_coefficients` of ∇_yU, [B, C, H, W]; `cov_score` κ and `variance`
     Var[x_i|y], of log λ's shape. Where one entry of log λ serves several channels both are the mean over them. `mean` and `score` are the
-    images: each costs a transform, so take them once.
+    images: each costs a transform, so take them once. `pixel_variance` [B, C, H, W] is E[(x−x̂)²|y] pixel by pixel, from energies that
+    have learned it.
     """
 
     cov: Covariance
@@ -34,6 +35,7 @@ class Evaluation:
     cov_score: Tensor
     mean_coefficients: Tensor
     variance: Tensor
+    pixel_variance: Tensor | None = None
 
     def __repr__(self) -> str:
         shape = "×".join(map(str, self.mean_coefficients.shape[1:]))
@@ -55,13 +57,20 @@ class Evaluation:
 
     def detach(self) -> Evaluation:
         """The same without its graph."""
-        return Evaluation(self.cov.detach(), *(t.detach() for t in self.tensors()))
+        pixels = None if self.pixel_variance is None else self.pixel_variance.detach()
+        energy, score, kappa, mean, variance = (t.detach() for t in self.tensors())
+        return Evaluation(self.cov.detach(), energy, score, kappa, mean, variance, pixels)
 
     def where(self, mine: Tensor, other: Evaluation) -> Evaluation:
         """Row by row: self where `mine` [B], else `other` (at the same Σ)."""
         rows = mine.reshape(-1, 1, 1, 1)
         pairs = zip(self.tensors(), other.tensors(), strict=True)
-        return Evaluation(self.cov, *(torch.where(mine if a.ndim == 1 else rows, a, b) for a, b in pairs))
+        chosen = [torch.where(mine if a.ndim == 1 else rows, a, b) for a, b in pairs]
+        pixels = self.pixel_variance
+        if pixels is not None and other.pixel_variance is not None:
+            pixels = torch.where(rows, pixels, other.pixel_variance)
+        energy, score, kappa, mean, variance = chosen
+        return Evaluation(self.cov, energy, score, kappa, mean, variance, pixels)
 
 
 @runtime_checkable

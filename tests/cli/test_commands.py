@@ -27,7 +27,7 @@ from linverse.degradations import Box, Denoising
 from linverse.degradations.tasks import TASKS
 from linverse.experiments import demo
 from linverse.experiments.demo import exact_digits
-from linverse.models.learned import LearnedEnergy
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.posterior import Posterior
 from linverse.progress import silent
 from linverse.report.console import ProgressBars

@@ -24,7 +24,7 @@ from linverse.degradations.tasks import parse_task
 from linverse.energy import floor_covariance
 from linverse.experiments.demo import exact_digits
 from linverse.files.saving import REFERENCE
-from linverse.models.learned import LearnedEnergy
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.posterior import Posterior
 from linverse.restoration import one_shot
 from linverse.rng import keyed_generator

@@ -32,8 +32,8 @@ from linverse.evaluation.runner import run_units
 from linverse.evaluation.storage import EvaluationFolder, slug
 from linverse.metrics import frechet_from_features
 from linverse.models.denoiser import Denoiser, DenoiserConfig
-from linverse.models.learned import EnergyConfig, LearnedEnergy
-from linverse.models.unet import UNetConfig
+from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
+from linverse.models.networks.unet import UNetConfig
 from linverse.report import comparison, tables
 from linverse.report import evaluation as view
 from linverse.report.evaluation import write_report

@@ -21,8 +21,8 @@ from linverse.degradations import Box
 from linverse.degradations.tasks import TASKS
 from linverse.metrics import METRICS
 from linverse.models.denoiser import Denoiser, DenoiserConfig
-from linverse.models.learned import LearnedEnergy
-from linverse.models.unet import UNetConfig
+from linverse.models.energies.learned import LearnedEnergy
+from linverse.models.networks.unet import UNetConfig
 from linverse.report.tables import options_text
 from linverse.rng import keyed_generator
 from tiny import awaken, tiny_energy

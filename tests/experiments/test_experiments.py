@@ -31,7 +31,7 @@ from linverse.experiments.gsm_training import (
     train,
 )
 from linverse.files.saving import hash_weights
-from linverse.models.scores import Scores
+from linverse.models.energies.scores import Scores
 from linverse.progress import silent
 from linverse.report import experiments as report
 from linverse.report import style as figures

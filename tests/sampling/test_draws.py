@@ -14,7 +14,7 @@ from linverse.analytic import GaussianMixture
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.degradations import Box, ColouredNoise, Degradation, Denoising, GaussianBlur
 from linverse.metrics import rank_statistics
-from linverse.models.learned import LearnedEnergy
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.posterior import Posterior
 from linverse.rng import keyed_generator
 from linverse.sampling import Euler, ProbabilityFlowHeun, VarianceStep

@@ -10,7 +10,7 @@ import torch
 from linverse.cli import bundle as command
 from linverse.cli import main
 from linverse.files.saving import CARD, CONFIG, LICENCE, MANIFEST, PAGE, WEIGHTS, ModelFileError
-from linverse.models.learned import LearnedEnergy
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.store import hub
 from linverse.store.bundle import bundle
 from linverse.store.card import Card, card_of

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 import linverse
 from linverse.files.saving import CONFIG, MANIFEST, WEIGHTS, ModelFileError, write_manifest
 from linverse.models.denoiser import Denoiser, DenoiserConfig
-from linverse.models.learned import EnergyConfig, LearnedEnergy
+from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.store import hub
 from tiny import BACKBONE, awaken, noisy_pair, pretend_hub
 

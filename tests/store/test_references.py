@@ -14,7 +14,7 @@ from torch import Tensor
 
 from linverse.data.digits import load_digits
 from linverse.files.saving import MANIFEST, REFERENCE, ModelFileError, write_manifest
-from linverse.models.learned import LearnedEnergy
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.store import hub
 from linverse.store.references import FEWEST, MOST_BYTES, References, references_of
 from linverse.training.finish import finish

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from linverse.blind import Axis, Family, FamilyPreset
-    from linverse.models.learned import LearnedEnergy
+    from linverse.models.energies.learned import LearnedEnergy
     from linverse.report.output import OutputFolder
     from linverse.restoration import BlindRestoration
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from linverse.degradations import Degradation
     from linverse.measurement import Measurement
-    from linverse.models.learned import LearnedEnergy
+    from linverse.models.energies.learned import LearnedEnergy
 
 HELP = """Restore a degraded picture: the posterior mean, how sure it is, and samples ranked by their log-density.
 

@@ -96,19 +96,18 @@ def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
     channels, height, width = config.model.shape
     images = load_images(config.data, "train", size=(height, width), channels=channels)
     held_out = load_images(config.data, "test", size=(height, width), channels=channels)
-    mean, variance = images.mean_and_variance()
     if options.dry_run:
-        model = build_model(config, mean, variance)
+        model = build_model(config, images)
         console.print(
             f"{preset}: {parameter_count(model):,} parameters; {len(images):,} images of {channels}×{height}×{width}"
         )
         console.print(f"{config.steps:,} steps of {config.batch} images → {folder}")
         config = dataclasses.replace(config, steps=1, evaluation_images=0)
-        trainer = Trainer(config, images, held_out, Path("/nonexistent"), (mean, variance))
+        trainer = Trainer(config, images, held_out, Path("/nonexistent"))
         console.print({key: round(value, 4) for key, value in trainer.train_step().items()})
         return
     folder.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(config, images, held_out, folder, (mean, variance))
+    trainer = Trainer(config, images, held_out, folder)
     main_process = trainer.accelerator.is_main_process
     if main_process:
         (folder / "config.json").write_text(config.to_json() + "\n")

@@ -226,9 +226,49 @@ class BoxSuperResolution:
         return BlockDCTCovariance(log_variance, channels, self.factor)
 
 
+@dataclass(frozen=True)
+class SmoothSpectra:
+    """Any smooth even spectrum: log λ = level + slope·log|k| + Σ_j a_j cos 2πp_j·k, in Fourier.
+
+    The p_j are `terms` offsets of up to `reach` pixels, so that the last part is what log|h|² of a small kernel looks like; slopes up to
+    `steepest` either way give pink and blue noise. The mean of log λ is log-uniform.
+    """
+
+    kind: ClassVar[str] = "smooth-spectra"
+    terms: int = 4
+    reach: int = 4
+    ripple: float = 1.5
+    steepest: float = 2.0
+
+    def sample(
+        self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
+    ) -> Covariance:
+        rows, columns = (torch.fft.fftfreq(size) for size in shape[1:])
+        offsets = torch.randint(-self.reach, self.reach + 1, (2, n, self.terms, 1, 1), generator=generator)
+        heights = self.ripple * torch.randn(n, self.terms, 1, 1, generator=generator)
+        phase = offsets[0] * rows[:, None] + offsets[1] * columns[None, :]
+        ripples = (heights * torch.cos(2 * math.pi * phase)).sum(1)
+        radius = (rows[:, None].square() + columns[None, :].square() + 0.25 / max(shape[1:]) ** 2).sqrt().log()
+        slope = self.steepest * (2 * torch.rand(n, 1, 1, generator=generator) - 1)
+        shaped = ripples + slope * (radius - radius.mean())
+        low, high = math.log(limits.minimum), math.log(limits.maximum)
+        return FourierCovariance(
+            (log_uniform((n, 1, 1), limits, generator) + shaped).clamp(low, high)[:, None], shape[0]
+        )
+
+
 KINDS: dict[str, type[Any]] = {
     cls.kind: cls
-    for cls in (Isotropic, CentreBox, HalfMasks, RandomPixelMasks, Patches, GaussianBlurs, BoxSuperResolution)
+    for cls in (
+        Isotropic,
+        CentreBox,
+        HalfMasks,
+        RandomPixelMasks,
+        Patches,
+        GaussianBlurs,
+        BoxSuperResolution,
+        SmoothSpectra,
+    )
 }
 
 
@@ -242,11 +282,15 @@ class Component:
 
 @dataclass(frozen=True)
 class Mixture:
-    """A mixture of distributions; `path` is the probability of moving on along the path, `isotropic` that of c·I."""
+    """A mixture of distributions; `path` is the probability of moving on along a path to the floor, `isotropic` that of c·I.
+
+    A share `clamped` of those that move takes the sampler's own path, min(λ, ℓ) with ℓ log-uniform, the others the geometric one.
+    """
 
     components: tuple[Component, ...]
     path: float = 0.5
     isotropic: float = 0.05
+    clamped: float = 0.0
 
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
@@ -269,6 +313,12 @@ class Mixture:
         moved = torch.rand(shape, generator=generator) < self.path
         t = torch.rand(shape, generator=generator) * moved
         point = cov.interpolate(cov.isotropic(limits.minimum), t)
+        if self.clamped:
+            level = log_uniform(shape, limits, generator)
+            cut = moved & (torch.rand(shape, generator=generator) < self.clamped)
+            point = point.with_log_variance(
+                torch.where(cut, torch.minimum(cov.log_variance, level), point.log_variance)
+            )
         flat = torch.rand(shape, generator=generator) < self.isotropic
         return point.with_log_variance(torch.where(flat, log_uniform(shape, limits, generator), point.log_variance))
 
@@ -283,11 +333,12 @@ class Mixture:
             {"weight": c.weight, "kind": c.distribution.kind, **asdict(c.distribution)}  # type: ignore[call-overload]
             for c in self.components
         ]
-        return {"components": parts, "path": self.path, "isotropic": self.isotropic}
+        return {"components": parts, "path": self.path, "isotropic": self.isotropic, "clamped": self.clamped}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Mixture:
-        return cls(tuple(_component(part) for part in config["components"]), config["path"], config["isotropic"])
+        shares = {key: value for key, value in config.items() if key != "components"}
+        return cls(tuple(_component(part) for part in config["components"]), **shares)
 
 
 def _component(part: dict[str, Any]) -> Component:

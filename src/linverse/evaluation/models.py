@@ -17,7 +17,7 @@ from linverse.data import load_images
 from linverse.energy import Energy, Evaluation, evaluate
 from linverse.files.saving import ModelFileError
 from linverse.models.classifier import DigitClassifier
-from linverse.models.learned import LearnedEnergy
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.rng import keyed_generator
 from linverse.store.hub import find_model, load
 

@@ -22,7 +22,7 @@ from linverse.data import load_images
 from linverse.energy import Energy
 from linverse.experiments.framework import ExperimentResult
 from linverse.files.saving import hash_weights
-from linverse.models.learned import LearnedEnergy
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.progress import Progress
 from linverse.rng import keyed_generator, normal_like
 from linverse.sampling import prior_start, sample
@@ -78,7 +78,7 @@ def train_digits(
     train, test = load_images("digits", "train"), load_images("digits", "test")
     start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(config, train, test, Path(folder), train.mean_and_variance())
+        trainer = Trainer(config, train, test, Path(folder))
         while trainer.step < steps:
             trainer.train_step()
             progress("training", trainer.step, steps)

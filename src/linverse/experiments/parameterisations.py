@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from linverse.experiments.digits import NoiseErrors, measure, train_digits
 from linverse.experiments.framework import ExperimentResult
 from linverse.files.saving import hash_weights
-from linverse.models.learned import EnergyConfig
+from linverse.models.energies.learned import EnergyConfig
 from linverse.progress import Progress
 from linverse.training.presets import PRESETS
 

@@ -21,7 +21,7 @@ from linverse.energy import Energy
 from linverse.evaluation.models import chunks, held_out, load_energy
 from linverse.experiments.framework import ExperimentResult
 from linverse.files.saving import hash_weights
-from linverse.models.learned import LearnedEnergy
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.progress import Progress
 from linverse.rng import keyed_generator
 from linverse.training.batches import draw_parts

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.files.saving import HubModel
-from linverse.models.backbone import build_backbone
-from linverse.models.embedding import SpaceFrequencyEmbedding
-from linverse.models.learned import EnergyConfig
-from linverse.models.unet import UNetConfig
+from linverse.models.bases import ImageSource, image_moments
+from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
+from linverse.models.energies.learned import EnergyConfig
+from linverse.models.networks.backbone import build_backbone
+from linverse.models.networks.unet import UNetConfig
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class Denoiser(nn.Module, HubModel):
     @property
     def shape(self) -> tuple[int, int, int]:
         return self.config.shape
+
+    def fit(self, images: ImageSource) -> None:
+        """Take over mean and variance of the training images, before training."""
+        moments = image_moments(images)
+        self.fit_gaussian(moments.mean, moments.variance)
 
     def fit_gaussian(self, mean: Tensor, variance: float) -> None:
         """Set the data's mean image [C, H, W] and scalar variance, before training."""

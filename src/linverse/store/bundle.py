@@ -14,7 +14,7 @@ from linverse.files import read_object
 from linverse.files.saving import CONFIG, LICENCE, HubModel, ModelFileError, check_manifest
 from linverse.models.classifier import DigitClassifier
 from linverse.models.denoiser import Denoiser
-from linverse.models.learned import LearnedEnergy
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.store.card import Card, card_of
 from linverse.store.hub import WEIGHTS_FOLDER, find_model
 

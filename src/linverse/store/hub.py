@@ -12,7 +12,7 @@ from typing import TypeVar
 from linverse.files.saving import MANIFEST, HubModel, ModelFileError, download
 from linverse.models.classifier import DigitClassifier
 from linverse.models.denoiser import Denoiser
-from linverse.models.learned import LearnedEnergy
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.store.references import references_of
 
 WEIGHTS_FOLDER = Path(__file__).parents[1] / "weights"

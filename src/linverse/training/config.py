@@ -10,7 +10,7 @@ import tyro
 
 from linverse.covariance.random import Mixture
 from linverse.models.denoiser import DenoiserConfig
-from linverse.models.learned import EnergyConfig
+from linverse.models.energies.learned import EnergyConfig
 from linverse.training.losses import LossConfig
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from linverse.files.saving import REFERENCE
-from linverse.models.learned import LearnedEnergy
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.rng import keyed_generator
 from linverse.store.card import Card, data_facts
 from linverse.store.references import References
@@ -37,7 +37,7 @@ def run_self_test(trainer: Trainer, energy: LearnedEnergy, images: int) -> SelfT
     count = min(images, len(trainer.train_images))
     generator = keyed_generator(config.seed, "constant")
     chosen = torch.randperm(len(trainer.train_images), generator=generator)[:count]
-    like = energy.form.mean  # the model's precision and device
+    like = energy.form.log_prior  # the model's precision and device
     energy.constant.zero_()
     energy.constant.fill_(normalising_constant(energy, trainer.train_images.batch(chosen).to(like), generator))
     held_out = trainer.held_out.batch(torch.arange(min(images, len(trainer.held_out)))).to(like)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from linverse.degradations import Box
 from linverse.models.denoiser import Denoiser
-from linverse.models.learned import LearnedEnergy
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.posterior import Posterior
 from linverse.rng import keyed_generator
 from linverse.sampling import prior_start, sample
@@ -74,7 +74,7 @@ def generated(trainer: Trainer, energy: LearnedEnergy) -> Tensor:
 def inpainted(trainer: Trainer, energy: LearnedEnergy) -> Tensor:
     """Held-out images, what is seen of them, the one-shot mean and a sample, [4, n, C, H, W]."""
     generator = keyed_generator(trainer.config.seed, "look at a box", trainer.step)
-    x = trainer.held_out.batch(torch.arange(min(ACROSS, len(trainer.held_out)))).to(energy.form.mean)
+    x = trainer.held_out.batch(torch.arange(min(ACROSS, len(trainer.held_out)))).to(energy.form.log_prior)
     box = Box(max(1, min(x.shape[2:]) // 2), sigma=0.01)
     posterior = Posterior(energy, box.measure(x, generator))
     seen = torch.where(box.mask_for((x.shape[2], x.shape[3])).to(x.device) > 0, x, torch.full_like(x, 0.5))

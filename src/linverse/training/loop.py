@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from linverse.models.denoiser import Denoiser, DenoiserConfig
-from linverse.models.learned import LearnedEnergy
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.rng import keyed_generator, keyed_seed
 from linverse.training.batches import Images, batch_indices, draw_parts, training_parts
 from linverse.training.checkpoint import TrainingState, read_state, write_state
@@ -35,12 +35,12 @@ class NonFiniteLossError(RuntimeError):
     """Training met a loss that is not a number."""
 
 
-def build_model(config: TrainConfig, mean: Tensor, variance: float) -> LearnedEnergy | Denoiser:
-    """A model with its initial weights, which depend on the seed alone."""
+def build_model(config: TrainConfig, images: Images) -> LearnedEnergy | Denoiser:
+    """A model with its initial weights, which depend on the seed alone, and what it takes over from the images themselves."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_seed(config.seed, "weights"))
         model = Denoiser(config.model) if isinstance(config.model, DenoiserConfig) else LearnedEnergy(config.model)
-    model.fit_gaussian(mean, variance)
+    model.fit(images)
     return model.double() if config.double else model
 
 
@@ -93,13 +93,11 @@ def ema_update(decay: float) -> Any:
 class Trainer:
     """One run in one folder."""
 
-    def __init__(
-        self, config: TrainConfig, train: Images, held_out: Images, folder: Path, gaussian: tuple[Tensor, float]
-    ) -> None:
+    def __init__(self, config: TrainConfig, train: Images, held_out: Images, folder: Path) -> None:
         self.config, self.folder = config, folder
         self.train_images, self.held_out = train, held_out
         self.accelerator = make_accelerator()
-        model = build_model(config, *gaussian)
+        model = build_model(config, train)
         self.ema = AveragedModel(model, multi_avg_fn=ema_update(config.optimiser.ema)).to(self.accelerator.device)
         optimiser = build_optimiser(model, config.optimiser)
         if config.precision == "bf16":

@@ -29,8 +29,8 @@ from torch.nn import functional as F
 from linverse.covariance import Covariance, SpatialCovariance
 from linverse.energy import group_mean
 from linverse.models.denoiser import Denoiser
-from linverse.models.learned import LearnedEnergy
-from linverse.models.scores import Scores
+from linverse.models.energies.learned import LearnedEnergy
+from linverse.models.energies.scores import Scores
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class LossConfig:
     """p"""
     variance_weight: float = 0.0
     """v"""
+    pixel_weight: float = 0.1
+    """of the network's own estimate of its squared errors, where it makes one"""
 
 
 @dataclass
@@ -79,18 +81,31 @@ def score_errors(scores: Scores, cov: Covariance, noise: Tensor) -> tuple[Tensor
     return scores.e - noise, scores.kappa - target
 
 
-def mean_weight(cov: Covariance, log_prior: Tensor, power: float) -> Tensor:
-    """ω = (1 + λ/C)^p."""
-    return torch.exp(power * F.softplus(cov.log_variance - log_prior))
+def relative_noise(scores: Scores, cov: Covariance) -> Tensor:
+    """λ/V ≥ 1: the noise against the posterior variance of the Gaussian base (1 + λ/C where that is diagonal)."""
+    return (cov.variance / scores.base_variance).clamp_min(1.0)
 
 
-def variance_errors(scores: Scores, cov: Covariance, noise: Tensor, log_prior: Tensor) -> Tensor:
-    """(1−φ)(r − (x−x̂)²/V)²/max(1, |r|)², of log λ's shape; the mean, and with it e, is held fixed."""
-    e, log_ratio = scores.e.detach(), cov.log_variance - log_prior
-    per_gaussian = torch.exp(F.softplus(log_ratio))  # λ/V = 1 + λ/C
-    ratio = per_gaussian * (1 - 2 * scores.kappa - group_mean(e.square(), cov))
-    actual = per_gaussian * group_mean((noise - e).square(), cov)
-    return torch.sigmoid(log_ratio) * ((ratio - actual) / ratio.detach().abs().clamp_min(1.0)).square()
+def variance_errors(scores: Scores, cov: Covariance, noise: Tensor) -> Tensor:
+    """(1−V/λ)(r − (x−x̂)²/V)²/max(1, |r|)², of log λ's shape; the mean, and with it e, is held fixed."""
+    e = scores.e.detach()
+    relative = group_mean(relative_noise(scores, cov).expand_as(e), cov)
+    ratio = relative * (1 - 2 * scores.kappa - group_mean(e.square(), cov))
+    actual = relative * group_mean((noise - e).square(), cov)
+    return (1 - 1 / relative) * ((ratio - actual) / ratio.detach().abs().clamp_min(1.0)).square()
+
+
+def pixel_errors(scores: Scores, cov: Covariance, noise: Tensor) -> Tensor:
+    """½(v + (x−x̂)²/eᵛ) by pixel [B, C, H, W], v the network's log-variance: least where eᵛ = E[(x−x̂)²|y]; x̂ is held fixed."""
+    if scores.log_pixel_variance is None:
+        return torch.zeros_like(noise)
+    error = cov.synthesis((noise - scores.e.detach()) * torch.exp(0.5 * cov.log_variance))
+    return 0.5 * (scores.log_pixel_variance + error.square() * torch.exp(-scores.log_pixel_variance))
+
+
+def denoiser_weight(variance: Tensor, log_prior: Tensor, power: float) -> Tensor:
+    """(1 + λ/C)^p."""
+    return torch.exp(power * F.softplus(variance.log() - log_prior))
 
 
 class DualLoss(nn.Module):
@@ -105,29 +120,37 @@ class DualLoss(nn.Module):
         scores = self.energy.scores([(part.noisy_coefficients(), part.cov) for part in parts], create_graph)
         terms = [self._terms(s, part) for s, part in zip(scores, parts, strict=True)]
         size = sum(len(part.x) for part in parts)
-        dsm, weighted, csm, image, variance = (torch.cat(group).sum() / size for group in zip(*terms, strict=True))
-        loss = weighted
+        means = (torch.cat(group).sum() / size for group in zip(*terms, strict=True))
+        dsm, weighted, csm, image, variance, pixels = means
+        loss = weighted + self.config.pixel_weight * pixels
         if self.config.objective == "dual":
             loss = loss + self._cov_weight() * csm + self.config.image_weight * image
             if self.config.variance_weight:
                 loss = loss + self.config.variance_weight * variance
-        named = {"dsm": dsm, "csm": csm, "image_csm": image, "variance": variance}
+        named = {
+            "dsm": dsm,
+            "relative_dsm": weighted,
+            "csm": csm,
+            "image_csm": image,
+            "variance": variance,
+            "pixels": pixels,
+        }
         return loss, {name: term.detach() for name, term in named.items()}
 
     def _cov_weight(self) -> float:
         channels, height, width = self.energy.shape
         return 1 / (channels * height * width) if self.config.cov_weight is None else self.config.cov_weight
 
-    def _terms(self, scores: Scores, part: Part) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        log_prior = self.energy.form.log_prior
+    def _terms(self, scores: Scores, part: Part) -> tuple[Tensor, ...]:
         data, covariance = score_errors(scores, part.cov, part.noise)
         squares = data.square()
-        weight = mean_weight(part.cov, log_prior, self.config.mean_power)
-        spread = variance_errors(scores, part.cov, part.noise, log_prior)
+        weight = relative_noise(scores, part.cov) ** self.config.mean_power
+        spread = variance_errors(scores, part.cov, part.noise)
+        pixels = pixel_errors(scores, part.cov, part.noise)
         image = covariance.mean(dim=(1, 2, 3)).square() * part.cov.dim
-        means = (t.mean(dim=(1, 2, 3)) for t in (squares, squares * weight, covariance.square(), spread))
-        dsm, weighted, csm, variance = means
-        return dsm, weighted, csm, image, variance
+        means = (t.mean(dim=(1, 2, 3)) for t in (squares, squares * weight, covariance.square(), spread, pixels))
+        dsm, weighted, csm, variance, likelihood = means
+        return dsm, weighted, csm, image, variance, likelihood
 
 
 def isotropic_variance(cov: Covariance) -> Tensor:
@@ -154,6 +177,6 @@ class DenoiserLoss(nn.Module):
             variance = isotropic_variance(part.cov)
             estimate = self.energy(part.noisy(), variance, part.condition)
             errors.append(((estimate - part.x).square() / variance).mean(dim=(1, 2, 3)))
-            weights.append(mean_weight(part.cov, self.energy.log_prior, self.config.mean_power)[:, 0, 0, 0])
+            weights.append(denoiser_weight(variance, self.energy.log_prior, self.config.mean_power)[:, 0, 0, 0])
         error, weight = torch.cat(errors), torch.cat(weights)
         return (error * weight).mean(), {"dsm": error.mean().detach()}

@@ -16,8 +16,8 @@ from linverse.covariance.random import (
     RandomPixelMasks,
 )
 from linverse.models.denoiser import DenoiserConfig
-from linverse.models.learned import EnergyConfig
-from linverse.models.unet import UNetConfig
+from linverse.models.energies.learned import EnergyConfig
+from linverse.models.networks.unet import UNetConfig
 from linverse.training.config import OptimiserConfig, TrainConfig
 from linverse.training.losses import LossConfig
 
@@ -39,7 +39,9 @@ PAPER_COVARIANCES = Mixture(
 
 def paper_energy(shape: tuple[int, int, int], backbone: UNetConfig, bases: tuple[str, ...]) -> EnergyConfig:
     """The paper's energy: inner product, two-branch embedding, variances in [1e-9, 1e3]."""
-    return EnergyConfig(shape, 1e-9, 1e3, bases, "inner-product", "two-branch", backbone)
+    return EnergyConfig(
+        shape, 1e-9, 1e3, bases, parameterisation="inner-product", embedding="two-branch", backbone=backbone
+    )
 
 
 CELEBA = TrainConfig(

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from linverse.covariance import Covariance
-from linverse.models.unet import UNetConfig, conv
+from linverse.models.networks.unet import UNetConfig, conv
 
 RADII = (0.08, 0.2, 0.4)
 ANGLES = (0.0, 0.25 * math.pi, 0.5 * math.pi)

@@ -24,10 +24,10 @@ from torch.nn import functional as F
 
 from linverse.covariance import Covariance
 from linverse.energy import Evaluation, differentiable, group_mean
-from linverse.models.backbone import build_backbone
-from linverse.models.embedding import SpaceFrequencyEmbedding
-from linverse.models.scores import Pair, Scores
-from linverse.models.unet import UNetConfig
+from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
+from linverse.models.energies.scores import Pair, Scores
+from linverse.models.networks.backbone import build_backbone
+from linverse.models.networks.unet import UNetConfig
 
 MAGNIFIED = 3  # darkest value, brightest value, local contrast
 SATURATION = 6.0  # of the magnified features, in standard deviations
@@ -111,13 +111,12 @@ class GaussianResidual(nn.Module):
         return list(zip(parts, ws, grads[: len(ws)], grads[len(ws) :], strict=True))
 
     def scores(self, pairs: list[Pair], create_graph: bool = True) -> list[Scores]:
-        """U, e and κ for each basis: what dual score matching compares with the noise."""
+        """e and κ for each basis: what dual score matching compares with the noise."""
         out = []
-        for (z, cov), (residual, w, g, r) in zip(pairs, self.derivatives(pairs, create_graph), strict=True):
+        for (_, cov), (_, w, g, r) in zip(pairs, self.derivatives(pairs, create_graph), strict=True):
             log_phi, log_rest = self.log_shrinkage(cov.log_variance)
-            energy = self.gaussian_energy(z, cov) + residual
             e = (w + log_phi.exp() * g) * torch.exp(0.5 * (log_rest - log_phi))
-            out.append(Scores(energy, e, self._kappa(w, g, r, cov)))
+            out.append(Scores(e, self._kappa(w, g, r, cov), torch.exp(cov.log_variance + log_phi)))
         return out
 
     def _kappa(self, w: Tensor, g: Tensor, r: Tensor, cov: Covariance) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from linverse.covariance import Covariance
-from linverse.models.unet import UNetConfig, conv, normalisation
+from linverse.models.networks.unet import UNetConfig, conv, normalisation
 
 
 class ResidualStack(nn.Module):

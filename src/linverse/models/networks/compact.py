@@ -13,21 +13,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from linverse.models.unet import UNetConfig, conv, zero_init
+from linverse.models.networks.unet import UNetConfig, conv, zero_init
 
 
 class CompactBlock(nn.Module):
     """A residual block with a gain from the embedding and no normalisation."""
 
-    def __init__(self, channels: int, embedding: int) -> None:
+    def __init__(self, channels: int, embedding: int, bounded: bool) -> None:
         super().__init__()
+        self.bounded = bounded
         self.conv0 = conv(channels, channels, 3)
         self.gain = zero_init(conv(embedding, channels, 1))
         self.conv1 = zero_init(conv(channels, channels, 3))
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
         h = self.conv0(F.silu(x))
-        h = F.silu(torch.addcmul(h, h, self.gain(embedding)))
+        gain = self.gain(embedding)
+        h = F.silu(torch.addcmul(h, h, torch.tanh(gain) if self.bounded else gain))
         return x + self.conv1(h)
 
 
@@ -53,7 +55,9 @@ class CompactUNet(nn.Module):
         self.exit = zero_init(conv(2 * full, out_channels, 3))
 
     def _level(self, width: int, blocks: int) -> nn.ModuleList:
-        return nn.ModuleList(CompactBlock(width, self.config.embedding) for _ in range(blocks))
+        return nn.ModuleList(
+            CompactBlock(width, self.config.embedding, self.config.bounded_gains) for _ in range(blocks)
+        )
 
     def forward(self, x: Tensor, embeddings: list[Tensor]) -> Tensor:
         full = F.silu(self.enter_full(x))
@@ -69,6 +73,7 @@ class CompactUNet(nn.Module):
             h = _run(self.decoder[level], h, embeddings[level])
         up = F.silu(F.pixel_shuffle(self.exit_up(F.silu(h)), self.config.stem))
         gain = F.interpolate(self.full_gain(embeddings[0]), scale_factor=float(self.config.stem), mode="nearest")
+        gain = torch.tanh(gain) if self.config.bounded_gains else gain
         return self.exit(torch.cat([up, torch.addcmul(full, full, gain)], dim=1))
 
 

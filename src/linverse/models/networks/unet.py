@@ -38,6 +38,8 @@ class UNetConfig:
     norm: str = "group"
     style: str = "ncsn++"
     middle: int = 2
+    bounded_gains: bool = False
+    """gains within 0…2 (compact only): unbounded ones multiply from block to block, and may grow without limit"""
 
     @property
     def divisor(self) -> int:

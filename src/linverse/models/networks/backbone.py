@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from linverse.models.compact import CompactUNet
-from linverse.models.unet import UNet, UNetConfig
+from linverse.models.networks.compact import CompactUNet
+from linverse.models.networks.unet import UNet, UNetConfig
 
 
 def build_backbone(config: UNetConfig, in_channels: int, out_channels: int) -> UNet | CompactUNet:

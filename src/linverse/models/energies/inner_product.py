@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from linverse.covariance import Covariance
 from linverse.energy import Evaluation, differentiable, from_derivatives
-from linverse.models.scores import Pair, Scores
+from linverse.models.energies.scores import Pair, Scores
 
 
 class InnerProduct(nn.Module):
@@ -51,11 +52,12 @@ class InnerProduct(nn.Module):
         return list(zip(energy.split([len(z) for z in zs]), grads[: len(zs)], kappas, strict=True))
 
     def scores(self, pairs: list[Pair], create_graph: bool = True) -> list[Scores]:
-        """U, e and κ for each basis."""
-        derivatives = zip(pairs, self._derivatives(pairs, create_graph), strict=True)
-        return [
-            Scores(u, score * torch.exp(0.5 * cov.log_variance), kappa) for (_, cov), (u, score, kappa) in derivatives
-        ]
+        """e and κ for each basis."""
+        out = []
+        for (_, cov), (_, score, kappa) in zip(pairs, self._derivatives(pairs, create_graph), strict=True):
+            wiener = torch.exp(cov.log_variance - F.softplus(cov.log_variance - self.log_prior))
+            out.append(Scores(score * torch.exp(0.5 * cov.log_variance), kappa, wiener))
+        return out
 
     def evaluation(self, z: Tensor, cov: Covariance, create_graph: bool) -> Evaluation:
         """Energy, scores, mean and variance in their plain forms."""

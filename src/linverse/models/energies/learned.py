@@ -14,14 +14,16 @@ from torch import Tensor, nn
 from linverse.covariance import Covariance, VarianceRange
 from linverse.energy import Evaluation, autograd_evaluate
 from linverse.files.saving import HubModel
-from linverse.models.backbone import build_backbone
-from linverse.models.bound import lowest_energy
-from linverse.models.embedding import SpaceFrequencyEmbedding
-from linverse.models.inner_product import InnerProduct
-from linverse.models.paper_embedding import TwoBranchEmbedding
-from linverse.models.residual import GaussianResidual
-from linverse.models.scores import Pair, Scores
-from linverse.models.unet import UNetConfig
+from linverse.models.bases import ImageSource, LowRankBase, image_moments
+from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
+from linverse.models.embeddings.two_branch import TwoBranchEmbedding
+from linverse.models.energies.bound import lowest_energy
+from linverse.models.energies.inner_product import InnerProduct
+from linverse.models.energies.residual import Residual
+from linverse.models.energies.scalar_residual import GaussianResidual
+from linverse.models.energies.scores import Pair, Scores
+from linverse.models.networks.backbone import build_backbone
+from linverse.models.networks.unet import UNetConfig
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ class EnergyConfig:
     minimum: float = 1e-6
     maximum: float = 1e3
     bases: tuple[str, ...] = ()
-    parameterisation: Literal["gaussian-residual", "inner-product"] = "gaussian-residual"
+    parameterisation: Literal["residual", "gaussian-residual", "inner-product"] = "gaussian-residual"
+    rank: int = 0
+    """principal components of the Gaussian base of a "residual" energy"""
     embedding: Literal["space-frequency", "two-branch"] = "space-frequency"
     backbone: UNetConfig = field(default_factory=UNetConfig)
 
@@ -87,14 +91,28 @@ class LearnedEnergy(nn.Module, HubModel):
     @property
     def bounded(self) -> bool:
         """Whether the energy is kept above its lower bound; that of an inner product is known up to a constant until training ends."""
-        return isinstance(self.form, GaussianResidual)
+        return not isinstance(self.form, InnerProduct)
+
+    def fit(self, images: ImageSource) -> None:
+        """Take over mean and covariance of the training images, before training."""
+        moments = image_moments(images)
+        if isinstance(self.form, Residual):
+            self.form.base.fit(moments.mean, moments.covariance)
+            self.form.log_prior.fill_(moments.variance).log_()
+        else:
+            self.fit_gaussian(moments.mean, moments.variance)
 
     def fit_gaussian(self, mean: Tensor, variance: float) -> None:
         """Set the data's mean image [C, H, W] and scalar variance, before training."""
-        self.form.mean.copy_(mean)
+        if isinstance(self.form, Residual):
+            self.form.base.fit(mean, variance * torch.eye(mean.numel(), dtype=torch.float64))
+        else:
+            self.form.mean.copy_(mean)
         self.form.log_prior.fill_(variance).log_()
 
     def gaussian(self, cov: Covariance) -> tuple[Tensor, Tensor]:
+        if isinstance(self.form, Residual):
+            return self.form.base.marginal(cov)
         return cov.analysis(self.form.mean[None]), self.form.log_prior.exp().reshape(1, 1, 1, 1)
 
     def forward(self, y: Tensor, cov: Covariance) -> Tensor:
@@ -119,8 +137,10 @@ class LearnedEnergy(nn.Module, HubModel):
         return autograd_evaluate(lowest_energy, z, cov, create_graph=create_graph).where(below, result)
 
 
-def build_form(config: EnergyConfig) -> GaussianResidual | InnerProduct:
+def build_form(config: EnergyConfig) -> Residual | GaussianResidual | InnerProduct:
     """The parameterisation that a configuration names."""
+    if config.parameterisation == "residual":
+        return Residual(config.backbone, LowRankBase(config.shape, config.rank), config.shape[0])
     if config.parameterisation == "gaussian-residual":
         if config.embedding != "space-frequency":
             raise ValueError("the gaussian-residual energy is conditioned by the space-frequency embedding")

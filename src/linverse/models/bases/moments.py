@@ -1,0 +1,45 @@
+"""Mean and covariance of a set of images: what a Gaussian base is fitted to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class ImageSource(Protocol):
+    """What a data set gives: its size and float images in [0, 1]."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, indices: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class ImageMoments:
+    """Mean image [C, H, W] and covariance [d, d], float64."""
+
+    mean: Tensor
+    covariance: Tensor
+
+    @property
+    def variance(self) -> float:
+        """The mean variance of a pixel."""
+        return float(self.covariance.diagonal().mean())
+
+
+def image_moments(images: ImageSource, chunk: int = 4096) -> ImageMoments:
+    """Moments of all images; products are summed about the mean of the first chunk, in float64."""
+    total, count = torch.zeros(()), len(images)
+    products: Tensor | None = None
+    centre = images.batch(torch.arange(min(chunk, count))).double().mean(0)
+    for start in range(0, count, chunk):
+        rows = (images.batch(torch.arange(start, min(start + chunk, count))).double() - centre).flatten(1)
+        total = total + rows.sum(0)
+        products = rows.mT @ rows if products is None else products.addmm_(rows.mT, rows)
+    if products is None:
+        raise ValueError("a Gaussian cannot be fitted to no images")
+    shift = total / count
+    return ImageMoments(centre + shift.reshape(centre.shape), products / count - torch.outer(shift, shift))

@@ -1,0 +1,1 @@
+"""Σ as maps that a backbone can be told."""

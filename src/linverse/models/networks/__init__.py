@@ -1,0 +1,1 @@
+"""Backbones: networks that map images and maps of the noise to images."""
