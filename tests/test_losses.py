@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from conftest import COVARIANCES, random_covariance
 from linverse.analytic import DiagonalGaussian, GaussianMixture
@@ -20,7 +21,7 @@ from linverse.rng import keyed_generator, normal_like
 from linverse.training import losses
 from linverse.training.losses import DenoiserLoss, DualLoss, LossConfig, Part, score_errors, variance_errors
 from linverse.training.normalise import normalising_constant
-from oracles import random_spd, z_threshold
+from oracles import matrix_of, random_spd, z_threshold
 from tiny import BACKBONE, CASE_NAMES, CASES, COLOURS, FAMILIES, Shape, tiny_energy
 
 families = pytest.mark.parametrize("family", FAMILIES)
@@ -120,14 +121,44 @@ def test_the_terms_are_the_formulas(family: str, colour: str) -> None:
     torch.testing.assert_close(full.detach(), terms["dsm"] + 2 * terms["csm"] + 3 * terms["image_csm"])
 
 
+def linear_variance(energy: LearnedEnergy, part: Part) -> Tensor:
+    """diag V_G in Σ's eigenbasis, from dense matrices."""
+    base, (channels, *size) = energy.form.base, energy.shape
+    scaled = base.components.flatten(1)
+    prior = scaled.mT @ scaled + base.log_rest.exp() * torch.eye(part.cov.dim, dtype=torch.float64)
+    basis = matrix_of(part.cov.synthesis, (channels, *size))
+    rows = []
+    for noise in part.cov.dense():
+        spread = noise @ torch.linalg.solve(prior + noise, prior)
+        rows.append((basis.mT @ spread @ basis).diagonal().reshape(energy.shape))
+    return torch.stack(rows)
+
+
 @families
-def test_the_variance_term_is_the_one_shot_variance_against_the_actual_error(family: str) -> None:
-    """Written with what `evaluate` returns, the mean and the variance in units of λ and C."""
+def test_the_pixel_term_is_the_likelihood_of_the_mean_s_errors(family: str) -> None:
+    """½(v + (x−x̂)²/eᵛ) in pixels, with v the network's own log-variance; x̂ is held fixed."""
     shape = (3, 4, 4)
     energy, cov = tiny_energy(shape), random_covariance(family, shape, batch=2, shared=True)
     part = draw_part(random_images(shape, 2), cov)
-    result, prior = evaluate(energy, part.noisy(), cov), energy.form.log_prior.exp()
-    gaussian = cov.variance * prior / (cov.variance + prior)
+    result = evaluate(energy, part.noisy(), cov)
+    assert result.pixel_variance is not None
+    expected = 0.5 * (result.pixel_variance.log() + (part.x - result.mean).square() / result.pixel_variance).mean()
+    loss, terms = DualLoss(energy, LossConfig(pixel_weight=0.5))([part])
+    torch.testing.assert_close(terms["pixels"], expected, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(loss.detach(), terms["dsm"] + terms["csm"] + 0.5 * terms["pixels"])
+
+
+@families
+def test_the_variance_term_is_the_one_shot_variance_against_the_actual_error(family: str) -> None:
+    """Written with what `evaluate` returns, the mean and the variance in units of λ and V_G."""
+    shape = (3, 4, 4)
+    energy, cov = tiny_energy(shape), random_covariance(family, shape, batch=2, shared=True)
+    part = draw_part(random_images(shape, 2), cov)
+    result, relative = (
+        evaluate(energy, part.noisy(), cov),
+        group_mean(cov.variance / linear_variance(energy, part), cov),
+    )
+    gaussian = cov.variance / relative
     error = group_mean(cov.analysis(part.x - result.mean).square(), cov)
     e = cov.analysis(result.score) * cov.full(cov.variance).sqrt()
     ratio = cov.variance / gaussian * (1 - 2 * result.cov_score - group_mean(e.square(), cov))
@@ -142,7 +173,7 @@ def test_the_variance_term_leaves_the_mean_alone() -> None:
     cov = random_covariance("spatial", (1, 4, 4), batch=2)
     noise = normal_like(cov.log_variance, keyed_generator("noise"))
     e, kappa = (t.requires_grad_() for t in (0.5 * noise, torch.zeros_like(noise)))
-    errors = variance_errors(Scores(torch.zeros(2), e, kappa), cov, noise, torch.tensor(-1.0).double())
+    errors = variance_errors(Scores(e, kappa, 0.3 * cov.variance), cov, noise)
     of_mean, of_kappa = torch.autograd.grad(errors.sum(), (e, kappa), allow_unused=True)
     assert of_mean is None
     assert float(of_kappa.abs().min()) > 0
@@ -160,14 +191,14 @@ def test_a_batch_counts_every_image_alike() -> None:
 
 
 def test_the_weighted_a_dsm_counts_the_mean_s_error_against_the_gaussian_posterior() -> None:
-    """With p = 1: (x̂ − x)² / V_W, V_W = λC/(C+λ)."""
+    """With p = 1: (x̂ − x)² / V_G."""
     shape = (1, 4, 4)
     energy, cov = tiny_energy(shape), random_covariance("dct", shape, batch=3)
+    energy.constant.fill_(1e6)  # far above the bound, whose derivatives would take over
     part = draw_part(random_images(shape, 3), cov)
-    prior, variance = energy.form.log_prior.exp(), cov.variance
     error = cov.analysis(evaluate(energy, part.noisy(), cov).mean - part.x).square()
     loss, _ = DualLoss(energy, LossConfig(objective="single", mean_power=1.0))([part])
-    torch.testing.assert_close(loss.detach(), (error / (variance * prior / (variance + prior))).mean())
+    torch.testing.assert_close(loss.detach(), (error / linear_variance(energy, part)).mean())
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0])
@@ -204,9 +235,7 @@ class Adjustable(nn.Module):
 
     def __init__(self, function: Function, theta: Tensor, shape: Shape, prior: float = 0.1) -> None:
         super().__init__()
-        self.function, self.theta, self.shape = function, theta, shape
-        self.form = nn.Module()
-        self.form.register_buffer("log_prior", torch.tensor(math.log(prior)))
+        self.function, self.theta, self.shape, self.prior = function, theta, shape, prior
 
     def scores(self, pairs: list[Pair], create_graph: bool = True) -> list[Scores]:
         ((z, cov),) = pairs
@@ -214,7 +243,8 @@ class Adjustable(nn.Module):
         cov = cov.with_log_variance(log_variance)
         energy = self.function(cov.synthesis(z), cov, self.theta)
         score, kappa = torch.autograd.grad(energy.sum(), (z, log_variance), create_graph=create_graph)
-        return [Scores(energy, score * torch.exp(0.5 * cov.log_variance), kappa / cov.multiplicity)]
+        base = torch.exp(cov.log_variance - F.softplus(cov.log_variance - math.log(self.prior)))
+        return [Scores(score * torch.exp(0.5 * cov.log_variance), kappa / cov.multiplicity, base)]
 
 
 def gradients(function: Function, size: int, shape: Shape, part: Part, config: LossConfig) -> Tensor:

@@ -29,6 +29,7 @@ from linverse.covariance.random import (
     Patches,
     RandomPixelMasks,
     Shape,
+    SmoothSpectra,
 )
 from linverse.rng import keyed_generator
 
@@ -49,6 +50,7 @@ DISTRIBUTIONS: dict[str, CovarianceDistribution] = {
     "blur-reflecting": GaussianBlurs(boundary="reflecting"),
     "super-resolution-2": BoxSuperResolution(2),
     "super-resolution-4": BoxSuperResolution(4),
+    "smooth-spectra": SmoothSpectra(),
 }
 distributions = pytest.mark.parametrize("name", DISTRIBUTIONS)
 

@@ -54,7 +54,7 @@ def make_trainer(folder: Path, config: TrainConfig | None = None, images: Pictur
     config = config or tiny_config()
     images = images or Pictures(shape=config.model.shape)
     held_out = replace(images, count=16, seed=1)
-    return Trainer(config, images, held_out, folder, Pictures(shape=config.model.shape).gaussian())
+    return Trainer(config, images, held_out, folder)
 
 
 def run(trainer: Trainer, stop: StopRequest | None = None) -> Trainer:
@@ -507,11 +507,11 @@ def test_the_moving_average_forgets_its_start_quickly() -> None:
 
 
 def test_initial_weights_depend_on_the_seed_alone(tmp_path: Path) -> None:
-    gaussian = Pictures().gaussian()
+    images = Pictures()
     torch.manual_seed(1)
-    first = build_model(tiny_config(), *gaussian).state_dict()
+    first = build_model(tiny_config(), images).state_dict()
     torch.manual_seed(2)
-    again, other = (build_model(tiny_config(seed=s), *gaussian).state_dict() for s in (0, 1))
+    again, other = (build_model(tiny_config(seed=s), images).state_dict() for s in (0, 1))
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert any(not torch.equal(first[key], other[key]) for key in first)
 

@@ -27,16 +27,19 @@ Shape = tuple[int, int, int]
 FAMILIES = ("spatial", "fourier", "dct", "block-dct")
 COLOURS = {"grey": (1, False), "rgb-shared": (3, True), "rgb-own": (3, False)}  # channels, log λ shared by them
 FORMS = (
-    ("gaussian-residual", "space-frequency"),
+    ("residual", "space-frequency"),
     ("inner-product", "space-frequency"),
     ("inner-product", "two-branch"),
+    ("gaussian-residual", "space-frequency"),
 )
+RANK = 5
 
 # every basis and colour for our own form, less for the others: they share the code below it
 CASES = [
     *((family, colour, FORMS[0]) for family in FAMILIES for colour in COLOURS),
     *((family, "rgb-shared", FORMS[1]) for family in FAMILIES),
     *((family, colour, FORMS[2]) for family, colour in (("spatial", "rgb-own"), ("fourier", "rgb-shared"))),
+    *((family, "rgb-shared", FORMS[3]) for family in FAMILIES),
 ]
 CASE_NAMES = [f"{family}, {colour}, {' + '.join(form)}" for family, colour, form in CASES]
 
@@ -65,10 +68,10 @@ def tiny_energy(
     shape: Shape, form: tuple[str, str] = FORMS[0], backbone: UNetConfig = BACKBONE, **changes: Any
 ) -> LearnedEnergy:
     """A learned energy in float64, away from its silent start."""
-    config = EnergyConfig(shape, 1e-6, 1e3, (), form[0], form[1], backbone)  # type: ignore[arg-type]
+    config = EnergyConfig(shape, 1e-6, 1e3, (), form[0], RANK, form[1], backbone)  # type: ignore[arg-type]
     energy = LearnedEnergy(replace(config, **changes)).double()
     awaken(energy)
-    energy.fit_gaussian(torch.rand(shape, generator=keyed_generator("mean")), 0.09)
+    energy.fit(Pictures(shape=shape))
     return energy.eval()
 
 
@@ -96,10 +99,6 @@ class Pictures:
         coarse = torch.rand(self.count, self.shape[0], 2, 2, generator=generator)
         images = nn.functional.interpolate(coarse, self.shape[1:], mode="bilinear")
         return images[indices]
-
-    def gaussian(self) -> tuple[Tensor, float]:
-        images = self.batch(torch.arange(self.count)).double()
-        return images.mean(dim=0), float((images - images.mean(dim=0)).square().mean())
 
 
 COVARIANCES = Mixture(

@@ -114,7 +114,7 @@ def test_losses_are_those_of_the_library() -> None:
     x, noise = vectors(SMALL, t, generator)
     y = x + cov.colour(noise)
     found = autograd_evaluate(LearnedMixture(network, SMALL), cov.analysis(y), cov)
-    data, kappa = score_errors(Scores(found.energy, cov.power(found.score, 0.5), found.cov_score), cov, noise)
+    data, kappa = score_errors(Scores(cov.power(found.score, 0.5), found.cov_score, cov.variance), cov, noise)
     dsm, csm = score_losses(network, statistics_of(y, noise), t, SMALL, dual=True)
     torch.testing.assert_close(dsm, data.square().mean(), rtol=1e-9, atol=0)
     torch.testing.assert_close(csm, kappa.square().mean(), rtol=1e-9, atol=0)

@@ -163,7 +163,7 @@ def trained(folder: Path, **changes: int) -> Trainer:
     data = Pictures(count=60)
     folder.mkdir(exist_ok=True)
     config = tiny_config(steps=0, **changes)
-    return Trainer(config, data, replace(data, seed=1), folder, data.gaussian())
+    return Trainer(config, data, replace(data, seed=1), folder)
 
 
 def test_a_finished_run_keeps_the_last_held_out_images(tmp_path: Path) -> None:

@@ -70,6 +70,8 @@ class TrainConfig:
     evaluation_images: int = 256
     look_every: int = 2000
     """steps between pictures of what the model can do and its self-tests on a few images; 0: never"""
+    keep_every: int = 0
+    """steps between copies of the averaged model that are kept in the run's folder; 0: none"""
     self_test_images: int = 1024
     reference_images: int = 128
     """held-out images kept beside the weights, so that unusual pictures can be told; 0 keeps none"""

@@ -133,6 +133,11 @@ class Trainer:
         )
         write_state(self.folder, state)
 
+    def keep_average(self) -> None:
+        """Save the averaged model of this step, for comparisons at equal steps (main process only)."""
+        if self.accelerator.is_main_process:
+            self.averaged.save_pretrained(self.folder / "kept" / f"step-{self.step:06d}")
+
     # --- steps -----------------------------------------------------------------------------------------------------------
 
     def run(
@@ -149,6 +154,8 @@ class Trainer:
                 reporter.evaluation(self.step, self.seconds, self.evaluate())
             if look and self.config.look_every and self.step % self.config.look_every == 0:
                 look(self)
+            if self.config.keep_every and self.step % self.config.keep_every == 0:
+                self.keep_average()
             if time.monotonic() - saved > self.config.checkpoint_seconds or self.step == self.config.steps:
                 self.save()
                 saved = time.monotonic()
@@ -162,7 +169,7 @@ class Trainer:
         )
         for group in self.optimiser.param_groups:
             group["lr"] = group["initial_lr"] * config.optimiser.share_at(self.step, config.steps)
-        loss, terms = self.loss([part.to(accelerator.device) for part in parts])
+        loss, terms = self.loss([part.to(accelerator.device) for part in parts], progress=self.step / config.steps)
         value = float(loss.detach())
         if not math.isfinite(value):
             raise NonFiniteLossError(self._describe_failure(value, parts))
@@ -229,6 +236,7 @@ def check_same_run(stored: str, config: TrainConfig, folder: Path) -> None:
         "checkpoint_seconds",
         "evaluate_every",
         "look_every",
+        "keep_every",
         "evaluation_images",
         "self_test_images",
         "reference_images",

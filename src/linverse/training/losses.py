@@ -45,11 +45,13 @@ class LossConfig:
     """w; None is the paper's 1/d"""
     image_weight: float = 0.0
     """w'"""
+    final_image_weight: float | None = None
+    """w' at the end, reached over the last third: a large weight slows the rest at first, and makes densities right at last"""
     mean_power: float = 0.0
     """p"""
     variance_weight: float = 0.0
     """v"""
-    pixel_weight: float = 0.1
+    pixel_weight: float = 0.0
     """of the network's own estimate of its squared errors, where it makes one"""
 
 
@@ -115,8 +117,10 @@ class DualLoss(nn.Module):
         super().__init__()
         self.energy, self.config = energy, config
 
-    def forward(self, parts: list[Part], create_graph: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar loss and its detached terms, averaged over the batch."""
+    def forward(
+        self, parts: list[Part], create_graph: bool = True, progress: float = 1.0
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar loss and its detached terms, averaged over the batch; `progress` is the share of training that is done."""
         scores = self.energy.scores([(part.noisy_coefficients(), part.cov) for part in parts], create_graph)
         terms = [self._terms(s, part) for s, part in zip(scores, parts, strict=True)]
         size = sum(len(part.x) for part in parts)
@@ -124,7 +128,7 @@ class DualLoss(nn.Module):
         dsm, weighted, csm, image, variance, pixels = means
         loss = weighted + self.config.pixel_weight * pixels
         if self.config.objective == "dual":
-            loss = loss + self._cov_weight() * csm + self.config.image_weight * image
+            loss = loss + self._cov_weight() * csm + self._image_weight(progress) * image
             if self.config.variance_weight:
                 loss = loss + self.config.variance_weight * variance
         named = {
@@ -136,6 +140,10 @@ class DualLoss(nn.Module):
             "pixels": pixels,
         }
         return loss, {name: term.detach() for name, term in named.items()}
+
+    def _image_weight(self, progress: float) -> float:
+        first, last = self.config.image_weight, self.config.final_image_weight
+        return first if last is None else first + (last - first) * min(1.0, max(0.0, 3 * progress - 2))
 
     def _cov_weight(self) -> float:
         channels, height, width = self.energy.shape
@@ -170,7 +178,9 @@ class DenoiserLoss(nn.Module):
         super().__init__()
         self.energy, self.config = denoiser, config
 
-    def forward(self, parts: list[Part], create_graph: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(
+        self, parts: list[Part], create_graph: bool = True, progress: float = 1.0
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """The scalar loss and its detached terms, averaged over the batch."""
         errors, weights = [], []
         for part in parts:

@@ -2,9 +2,9 @@
 
 Exact for any Σ of any basis. In Σ's eigenbasis, with D = λ + c, T = (s^{1/2}Vᵀ) and M = I + T D⁻¹ Tᵀ = LLᵀ, W = L⁻¹ T D⁻¹:
     (C+Σ)⁻¹ = D⁻¹ − WᵀW           log det(C+Σ) = Σ log D + 2 Σ log L_kk
-    u = D⁻¹δ − WᵀWδ               V_G = diag(λc/D) + (λWᵀ)(Wλ),     δ = y − m
-x̂_G = y − Σu, not m + Cu: in float32 the latter errs by half a standard deviation of the noise at λ = 10⁻⁶. D ≥ c keeps M well
-conditioned (s/c), so float32 serves all but the r×r factor. Rank 0 is a Gaussian with one variance.
+    u = D⁻¹δ − WᵀWδ,   x̂_G = m + (c/D)δ + λWᵀWδ,   V_G = diag(λc/D) + (λWᵀ)(Wλ),   δ = y − m
+x̂_G is neither m + Cu nor y − Σu: in float32 the first errs by half a standard deviation of the noise at λ = 10⁻⁶, the second by the
+rounding of y at λ = 10³. D ≥ c keeps M well conditioned (s/c), so float32 serves all but the r×r factor. Rank 0 is one variance for all.
 """
 
 from __future__ import annotations
@@ -67,9 +67,12 @@ class LowRankBase(nn.Module):
         log_variance = cov.full(cov.log_variance).flatten(1)
         variance, rest = log_variance.exp(), self.log_rest.exp()
         total = variance + rest
-        shift = (z - cov.analysis(self.mean[None])).flatten(1)
+        centre = cov.analysis(self.mean[None])
+        shift = (z - centre).flatten(1)
         factor, half = self._factors(self._transformed(cov), total)
-        u = shift / total - _outer(half, shift)
+        shared = _outer(half, shift)
+        u = shift / total - shared
+        mean = centre + (rest / total * shift + variance * shared).reshape(z.shape)
         diagonal = variance * (rest / total + variance * half.square().sum(1))
 
         def spread(g: Tensor) -> Tensor:
@@ -81,9 +84,7 @@ class LowRankBase(nn.Module):
             quadratic = (shift.double() * u.double()).sum(1)
             return 0.5 * (quadratic + logdet + cov.dim * math.log(2 * math.pi))
 
-        return BaseAnswer(
-            u.reshape(z.shape), z - (variance * u).reshape(z.shape), diagonal.reshape(z.shape), spread, energy
-        )
+        return BaseAnswer(u.reshape(z.shape), mean, diagonal.reshape(z.shape), spread, energy)
 
     @staticmethod
     def _factors(spanned: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:

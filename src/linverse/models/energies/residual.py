@@ -99,6 +99,10 @@ class Residual(nn.Module):
         energy = (factors * out[:, : factors.shape[1]]).flatten(1).sum(dim=1, dtype=torch.float64)
         return energy, log_spread + WIDEST * torch.tanh(out[:, factors.shape[1] :] / WIDEST)
 
+    def gaussian_energy(self, z: Tensor, cov: Covariance) -> Tensor:
+        """U_G, [B], float64."""
+        return self.base.solve(z, cov).energy()
+
     # --- what the energy is asked for ------------------------------------------------------------------------------------
 
     def energies(self, pairs: list[Pair]) -> Tensor:
