@@ -124,7 +124,7 @@ def test_energies_agree_across_bases_at_isotropic_noise(form: tuple[str, str], v
 def test_one_shot_answers_are_accurate_in_float32_at_huge_noise(family: str) -> None:
     """At λ = 1e3 the plain forms lose the variance to cancellation and the mean to rounding; the stable ones do not."""
     shape = (3, SIDE, SIDE)
-    double = tiny_energy(shape)
+    double = tiny_energy(shape, size=0.05)  # a network that leaves the variances positive
     single = LearnedEnergy(double.config).eval()
     single.load_state_dict(double.state_dict())
     double.load_state_dict(single.state_dict())  # the same weights, rounded
@@ -132,7 +132,7 @@ def test_one_shot_answers_are_accurate_in_float32_at_huge_noise(family: str) -> 
     y = (images(shape) + cov.sample_noise(keyed_generator("noise"))).float()
     exact, rounded = evaluate(double, y.double(), cov), evaluate(single, y, cov.to(torch.float32))
     assert rounded.mean.dtype == torch.float32
-    assert float((rounded.mean - exact.mean).abs().max()) < 2e-6
+    assert float((rounded.mean - exact.mean).abs().max()) < 4e-6
     assert float((rounded.variance - exact.variance).abs().max()) < 1e-4 * 0.09
     plain = from_derivatives(
         rounded.energy, rounded.score_coefficients, rounded.cov_score, rounded.cov.analysis(y), rounded.cov

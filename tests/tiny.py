@@ -65,12 +65,12 @@ def awaken(module: nn.Module, seed: int = 0, size: float = 0.2) -> None:
 
 
 def tiny_energy(
-    shape: Shape, form: tuple[str, str] = FORMS[0], backbone: UNetConfig = BACKBONE, **changes: Any
+    shape: Shape, form: tuple[str, str] = FORMS[0], backbone: UNetConfig = BACKBONE, size: float = 0.2, **changes: Any
 ) -> LearnedEnergy:
     """A learned energy in float64, away from its silent start."""
     config = EnergyConfig(shape, 1e-6, 1e3, (), form[0], RANK, form[1], backbone)  # type: ignore[arg-type]
     energy = LearnedEnergy(replace(config, **changes)).double()
-    awaken(energy)
+    awaken(energy, size=size)
     energy.fit(Pictures(shape=shape))
     return energy.eval()
 
