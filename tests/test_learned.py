@@ -286,12 +286,12 @@ def test_a_hole_in_the_energy_is_filled_with_its_derivatives(family: str) -> Non
 def test_the_space_frequency_maps_are_means_of_log_variance(family: str) -> None:
     """Isotropic noise shows its own level in every band, everywhere; more noise in one coefficient shows where it sits."""
     shape, log_prior = (1, SIDE, SIDE), torch.tensor(-2.0).double()
-    level = SpaceFrequencyEmbedding.maps(isotropic(family, 0.3, shape), log_prior)
+    level = SpaceFrequencyEmbedding(BACKBONE).maps(isotropic(family, 0.3, shape), log_prior)
     torch.testing.assert_close(level, level[:1, :, :1, :1].expand_as(level))
     cov = isotropic(family, 0.3, shape, batch=1)
     bumped = cov.log_variance.clone()
     bumped[0, 0, 4, 6] += 1.0
-    change = (SpaceFrequencyEmbedding.maps(cov.with_log_variance(bumped), log_prior) - level[:1]).unflatten(
+    change = (SpaceFrequencyEmbedding(BACKBONE).maps(cov.with_log_variance(bumped), log_prior) - level[:1]).unflatten(
         1, (2, BANDS + 1)
     )
     moved = change[:, :, :BANDS].abs().sum(dim=(1, 2))[0]
@@ -310,7 +310,7 @@ def test_the_last_maps_tell_every_pixel_how_noisy_the_whole_is(family: str) -> N
     cov = isotropic(family, 0.3, shape, batch=1)
     log_variance = torch.linspace(-4.0, 9.0, SIDE * SIDE).double().reshape(1, 1, SIDE, SIDE)
     mean_share = torch.sigmoid(log_prior - log_variance).mean()
-    maps = SpaceFrequencyEmbedding.maps(cov.with_log_variance(log_variance), log_prior)
+    maps = SpaceFrequencyEmbedding(BACKBONE).maps(cov.with_log_variance(log_variance), log_prior)
     for index, expected in ((BANDS, -torch.log(mean_share)), (2 * BANDS + 1, -torch.log1p(-mean_share))):
         torch.testing.assert_close(maps[0, index] * 5, expected.expand(SIDE, SIDE))
 
@@ -335,7 +335,7 @@ def test_the_maps_feel_a_hidden_pixel_by_what_is_left_of_it() -> None:
     slopes = []
     for log_ratio in (0.0, 4.0, 8.0):
         log_variance = torch.full((1, 1, 4, 4), -2.0 + log_ratio).double().requires_grad_()
-        maps = SpaceFrequencyEmbedding.maps(SpatialCovariance(log_variance), log_prior)
+        maps = SpaceFrequencyEmbedding(BACKBONE).maps(SpatialCovariance(log_variance), log_prior)
         (slope,) = torch.autograd.grad(maps[:, 0].sum(), log_variance)  # of −log φ in the band of DC
         slopes.append(float(slope[0, 0, 1, 1]) * 5)
     assert slopes[0] == pytest.approx(0.5, rel=0.1)  # λ = C: as if nothing ended
@@ -350,7 +350,7 @@ def test_a_hidden_coefficient_among_measured_ones_is_hardly_felt(family: str) ->
     log_variance = torch.full((1, 1, SIDE, SIDE), -9.0).double()
     log_variance[..., 1, 1] = 7.0
     cov = isotropic(family, 0.3, (1, SIDE, SIDE), batch=1).with_log_variance(log_variance.requires_grad_())
-    bands = SpaceFrequencyEmbedding.maps(cov, log_prior).unflatten(1, (2, BANDS + 1))[:, :, :BANDS]
+    bands = SpaceFrequencyEmbedding(BACKBONE).maps(cov, log_prior).unflatten(1, (2, BANDS + 1))[:, :, :BANDS]
     phi = 1 / (1 + math.exp(9.0))
     for band in bands.mean(dim=(0, 3, 4)).flatten():
         (slope,) = torch.autograd.grad(band * 5, log_variance, retain_graph=True)

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from linverse.covariance import Covariance, VarianceRange, identity
 
+Shape = tuple[int, int | None, int | None]
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -83,7 +85,7 @@ class Energy(Protocol):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """[C, H, W] of the images."""
+        """[C, H, W] of the images; None for height and width where any size will do."""
 
     def __call__(self, y: Tensor, cov: Covariance) -> Tensor:
         """U, [B], nats, float64."""
@@ -102,12 +104,21 @@ class SelfEvaluating(Protocol):
 
 def check_shapes(energy: Energy, y: Tensor, cov: Covariance) -> None:
     """Refuse (y, Σ) of a wrong shape."""
-    if (cov.channels, *cov.size) != energy.shape:
+    if not takes(energy.shape, (cov.channels, *cov.size)):
         raise ValueError(
-            f"the covariance is for {cov.channels}×{cov.size[0]}×{cov.size[1]} images; "
-            f"the energy takes {'×'.join(map(str, energy.shape))}"
+            f"the covariance is for {cov.channels}×{cov.size[0]}×{cov.size[1]} images; the energy takes {size_text(energy.shape)}"
         )
     cov.check_image(y)
+
+
+def takes(shape: Shape, given: tuple[int, int, int]) -> bool:
+    """Whether images of a size are what an energy takes."""
+    return all(wanted is None or wanted == found for wanted, found in zip(shape, given, strict=True))
+
+
+def size_text(shape: Shape) -> str:
+    """1×28×28, or "3 channels of any size"."""
+    return f"{shape[0]} channels of any size" if None in shape else "×".join(map(str, shape))
 
 
 def check_pair(energy: Energy, y: Tensor, cov: Covariance) -> None:

@@ -277,6 +277,17 @@ class Covariance(ABC):
         tiled = means[:, :, :, None, :, None].expand(-1, -1, -1, bh, -1, bw)
         return tiled.reshape(values.shape[0], values.shape[1] * bands, *self.size)
 
+    def pool_each(self, values: Tensor, weights: Tensor) -> Tensor:
+        """The same for values of their own in each band: [B, c, K, H, W], weights [K, bh, bw] → [B, c·K, H, W]."""
+        bh, bw = self.frequencies().shape[1:]
+        if bh == bw == 1:
+            return values.flatten(1, 2)
+        height, width = self.size
+        split = values.unflatten(3, (height // bh, bh)).unflatten(5, (width // bw, bw))
+        means = torch.einsum("bckyuxv,kuv->bckyx", split, weights).flatten(1, 2)
+        tiled = means[:, :, :, None, :, None].expand(-1, -1, -1, bh, -1, bw)
+        return tiled.reshape(len(values), -1, height, width)
+
 
 @dataclass(frozen=True)
 class VarianceRange:

@@ -43,7 +43,7 @@ class Denoiser(nn.Module, HubModel):
         channels = config.shape[0]
         self.network = build_backbone(config.backbone, channels + config.condition_channels, channels)
         self.embedding = SpaceFrequencyEmbedding(config.backbone)
-        self.register_buffer("mean", torch.zeros(config.shape))
+        self.register_buffer("mean", torch.zeros(config.fixed_shape))
         self.register_buffer("log_prior", torch.zeros(()))
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 

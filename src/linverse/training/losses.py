@@ -128,7 +128,7 @@ class DualLoss(nn.Module):
         dsm, weighted, csm, image, variance, pixels = means
         loss = weighted + self.config.pixel_weight * pixels
         if self.config.objective == "dual":
-            loss = loss + self._cov_weight() * csm + self._image_weight(progress) * image
+            loss = loss + self._cov_weight(parts[0].cov.dim) * csm + self._image_weight(progress) * image
             if self.config.variance_weight:
                 loss = loss + self.config.variance_weight * variance
         named = {
@@ -145,9 +145,8 @@ class DualLoss(nn.Module):
         first, last = self.config.image_weight, self.config.final_image_weight
         return first if last is None else first + (last - first) * min(1.0, max(0.0, 3 * progress - 2))
 
-    def _cov_weight(self) -> float:
-        channels, height, width = self.energy.shape
-        return 1 / (channels * height * width) if self.config.cov_weight is None else self.config.cov_weight
+    def _cov_weight(self, dim: int) -> float:
+        return 1 / dim if self.config.cov_weight is None else self.config.cov_weight
 
     def _terms(self, scores: Scores, part: Part) -> tuple[Tensor, ...]:
         data, covariance = score_errors(scores, part.cov, part.noise)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -15,6 +15,20 @@ class ImageSource(Protocol):
     def __len__(self) -> int: ...
 
     def batch(self, indices: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class CropSource(Protocol):
+    """A source of crops of any size, as a function of (seed, step)."""
+
+    def crops(self, seed: int, step: int, count: int, size: int) -> Tensor: ...
+
+
+def spectral_samples(images: ImageSource | CropSource) -> list[Tensor]:
+    """What a spectral base is fitted to: crops of several sizes, or the images themselves where they have one size."""
+    if isinstance(images, CropSource):
+        return [images.crops(0, -size, 2**18 // size, size) for size in (64, 128, 256)]
+    return [images.batch(torch.arange(min(4096, len(images))))]
 
 
 @dataclass(frozen=True)

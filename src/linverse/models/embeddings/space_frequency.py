@@ -24,18 +24,24 @@ from linverse.models.networks.unet import UNetConfig, conv
 
 RADII = (0.08, 0.2, 0.4)
 ANGLES = (0.0, 0.25 * math.pi, 0.5 * math.pi)
-DC, CORNER = (0.0, 0.0, 0.01), (0.5, 0.5, 0.12)  # centre and width, cycles a pixel
+CORNER = (0.5, 0.5, 0.12)  # centre and width, cycles a pixel
 BANDS = 2 + len(RADII) * len(ANGLES)
 FAINTEST = 0.03
 
 
-def band_weights(frequencies: Tensor) -> Tensor:
+def band_weights(frequencies: Tensor, dc_width: float = 0.01) -> Tensor:
     """[2, bh, bw] frequencies → [K, bh, bw] weights of unit sum over a block: DC, 3 radii × 3 orientations, the finest checks.
 
-    A softmax of the distance to the band's centre, so that every band is defined in every block, down to a single pixel.
+    A softmax of the distance to the band's centre, so that every band is defined in every block, down to a single pixel. In pictures of any
+    size the band around DC needs a width that holds many coefficients: the only one of a band would be given the derivative of the
+    whole picture's energy.
     """
     size = frequencies.abs()
-    centres = [DC, *((r * math.sin(a), r * math.cos(a), 0.4 * r) for r in RADII for a in ANGLES), CORNER]
+    centres = [
+        (0.0, 0.0, dc_width),
+        *((r * math.sin(a), r * math.cos(a), 0.4 * r) for r in RADII for a in ANGLES),
+        CORNER,
+    ]
     logits = torch.stack(
         [-((size[0] - y).square() + (size[1] - x).square()) / (2 * width * width) for y, x, width in centres]
     )
@@ -47,30 +53,37 @@ class SpaceFrequencyEmbedding(nn.Module):
 
     features = 2 * (BANDS + 1)
 
-    def __init__(self, config: UNetConfig) -> None:
+    def __init__(self, config: UNetConfig, dc_width: float = 0.01) -> None:
         super().__init__()
+        self.dc_width = dc_width
         self.levels = len(config.multipliers)
         self.first = conv(self.features, config.embedding, config.stem, stride=config.stem, padding=0)
         self.second = conv(config.embedding, config.embedding, 1)
 
-    @staticmethod
-    def maps(cov: Covariance, log_prior_variance: Tensor) -> Tensor:
+    def maps(self, cov: Covariance, log_prior_variance: Tensor, log_total_variance: Tensor | None = None) -> Tensor:
         """[B, 2(K+1), H, W]: −log φ and −log(1−φ) of each band's mean log λ/C, where φ = C/(C+λ), averaged over channels, then of φ̄.
 
-        In a band each λ is felt up to about C/`FAINTEST`.
+        In a band each λ is felt up to about C/`FAINTEST`. C is one number, or one for each band beside C̄ for φ̄.
         """
-        faintest = cov.log_variance.new_tensor(math.log(FAINTEST))
-        felt = -torch.logaddexp(log_prior_variance - cov.log_variance, faintest)
-        ratio = cov.pool_bands(felt, band_weights(cov.frequencies()))
-        if felt.shape[1] > 1:
-            ratio = ratio.unflatten(1, (felt.shape[1], BANDS)).mean(dim=1)
-        log_shares = (
-            F.logsigmoid(log_prior_variance - cov.log_variance),
-            F.logsigmoid(cov.log_variance - log_prior_variance),
-        )
+        total = log_prior_variance if log_total_variance is None else log_total_variance
+        ratio = self._bands(cov, log_prior_variance)
+        log_shares = (F.logsigmoid(total - cov.log_variance), F.logsigmoid(cov.log_variance - total))
         phi, rest = (torch.logsumexp(share.flatten(1), dim=1)[:, None, None, None] for share in log_shares)
         ratio = torch.cat([ratio, (rest - phi).expand(-1, -1, *cov.size)], dim=1)
         return torch.cat([F.softplus(ratio), F.softplus(-ratio)], dim=1) / 5.0
+
+    def _bands(self, cov: Covariance, log_prior_variance: Tensor) -> Tensor:
+        """[B, K, H, W]: the mean of log λ/C in each band, felt up to `FAINTEST`, averaged over channels."""
+        faintest = cov.log_variance.new_tensor(math.log(FAINTEST))
+        weights = band_weights(cov.frequencies(), self.dc_width)
+        if log_prior_variance.ndim == 0:
+            felt = -torch.logaddexp(log_prior_variance - cov.log_variance, faintest)
+            ratio = cov.pool_bands(felt, weights)
+        else:
+            felt = -torch.logaddexp(log_prior_variance[:, None, None] - cov.log_variance[:, :, None], faintest)
+            ratio = cov.pool_each(felt, weights)
+        channels = cov.log_variance.shape[1]
+        return ratio.unflatten(1, (channels, BANDS)).mean(dim=1) if channels > 1 else ratio
 
     def forward(self, maps: Tensor) -> list[Tensor]:
         out = [F.silu(self.second(F.silu(self.first(maps))))]

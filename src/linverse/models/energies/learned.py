@@ -6,15 +6,15 @@ All of these travel with the weights: safetensors and a JSON configuration in on
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from linverse.covariance import Covariance, VarianceRange
-from linverse.energy import Evaluation, autograd_evaluate
+from linverse.energy import Evaluation, Shape, autograd_evaluate
 from linverse.files.saving import HubModel
-from linverse.models.bases import ImageSource, LowRankBase, image_moments
+from linverse.models.bases import ImageSource, LowRankBase, image_moments, spectral_samples
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
 from linverse.models.embeddings.two_branch import TwoBranchEmbedding
 from linverse.models.energies.bound import lowest_energy
@@ -22,6 +22,7 @@ from linverse.models.energies.inner_product import InnerProduct
 from linverse.models.energies.residual import Residual
 from linverse.models.energies.scalar_residual import GaussianResidual
 from linverse.models.energies.scores import Pair, Scores
+from linverse.models.energies.spectral_residual import SpectralResidual
 from linverse.models.networks.backbone import build_backbone
 from linverse.models.networks.unet import UNetConfig
 
@@ -31,11 +32,12 @@ class EnergyConfig:
     """What a learned energy is: everything but its weights."""
 
     kind: ClassVar[str] = "energy"
-    shape: tuple[int, int, int]
+    shape: Shape
+    """[C, H, W]; height and width are null where pictures of any size are taken ("spectral" energies)"""
     minimum: float = 1e-6
     maximum: float = 1e3
     bases: tuple[str, ...] = ()
-    parameterisation: Literal["residual", "gaussian-residual", "inner-product"] = "gaussian-residual"
+    parameterisation: Literal["residual", "spectral", "gaussian-residual", "inner-product"] = "gaussian-residual"
     rank: int = 0
     """principal components of the Gaussian base of a "residual" energy"""
     embedding: Literal["space-frequency", "two-branch"] = "space-frequency"
@@ -44,8 +46,20 @@ class EnergyConfig:
     def __post_init__(self) -> None:
         _, height, width = self.shape
         divisor = self.backbone.divisor
+        if height is None or width is None:
+            if self.parameterisation != "spectral" or height != width:
+                raise ValueError(f"only spectral energies take pictures of any height and width; got {self.shape}")
+            return
         if height % divisor or width % divisor:
             raise ValueError(f"this backbone takes images whose sides are multiples of {divisor}; got {height}×{width}")
+
+    @property
+    def fixed_shape(self) -> tuple[int, int, int]:
+        """[C, H, W] of a model that takes one size."""
+        channels, height, width = self.shape
+        if height is None or width is None:
+            raise ValueError("this model takes pictures of any size")
+        return channels, height, width
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, **asdict(self)}
@@ -86,7 +100,7 @@ class LearnedEnergy(nn.Module, HubModel):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        return self.config.shape
+        return cast("tuple[int, int, int]", self.config.shape)
 
     @property
     def bounded(self) -> bool:
@@ -94,7 +108,10 @@ class LearnedEnergy(nn.Module, HubModel):
         return not isinstance(self.form, InnerProduct)
 
     def fit(self, images: ImageSource) -> None:
-        """Take over mean and covariance of the training images, before training."""
+        """Take over what the Gaussian base knows of the training images, before training."""
+        if isinstance(self.form, SpectralResidual):
+            self.form.base.fit(spectral_samples(images))
+            return
         moments = image_moments(images)
         if isinstance(self.form, Residual):
             self.form.base.fit(moments.mean, moments.covariance)
@@ -104,6 +121,8 @@ class LearnedEnergy(nn.Module, HubModel):
 
     def fit_gaussian(self, mean: Tensor, variance: float) -> None:
         """Set the data's mean image [C, H, W] and scalar variance, before training."""
+        if isinstance(self.form, SpectralResidual):
+            raise TypeError("a spectral energy is fitted to pictures, not to a mean image: use `fit`")
         if isinstance(self.form, Residual):
             self.form.base.fit(mean, variance * torch.eye(mean.numel(), dtype=torch.float64))
         else:
@@ -111,7 +130,7 @@ class LearnedEnergy(nn.Module, HubModel):
         self.form.log_prior.fill_(variance).log_()
 
     def gaussian(self, cov: Covariance) -> tuple[Tensor, Tensor]:
-        if isinstance(self.form, Residual):
+        if isinstance(self.form, Residual | SpectralResidual):
             return self.form.base.marginal(cov)
         return cov.analysis(self.form.mean[None]), self.form.log_prior.exp().reshape(1, 1, 1, 1)
 
@@ -137,14 +156,16 @@ class LearnedEnergy(nn.Module, HubModel):
         return autograd_evaluate(lowest_energy, z, cov, create_graph=create_graph).where(below, result)
 
 
-def build_form(config: EnergyConfig) -> Residual | GaussianResidual | InnerProduct:
+def build_form(config: EnergyConfig) -> Residual | SpectralResidual | GaussianResidual | InnerProduct:
     """The parameterisation that a configuration names."""
+    if config.parameterisation == "spectral":
+        return SpectralResidual(config.backbone, config.shape[0])
     if config.parameterisation == "residual":
-        return Residual(config.backbone, LowRankBase(config.shape, config.rank), config.shape[0])
+        return Residual(config.backbone, LowRankBase(config.fixed_shape, config.rank), config.shape[0])
     if config.parameterisation == "gaussian-residual":
         if config.embedding != "space-frequency":
             raise ValueError("the gaussian-residual energy is conditioned by the space-frequency embedding")
-        return GaussianResidual(config.backbone, config.shape)
+        return GaussianResidual(config.backbone, config.fixed_shape)
     if config.parameterisation != "inner-product":
         raise ValueError(f"unknown parameterisation {config.parameterisation!r}")
     channels = config.shape[0]
@@ -154,4 +175,4 @@ def build_form(config: EnergyConfig) -> Residual | GaussianResidual | InnerProdu
         if config.embedding == "space-frequency"
         else TwoBranchEmbedding(config.backbone, config.minimum, config.maximum)
     )
-    return InnerProduct(network, embedding, config.shape)
+    return InnerProduct(network, embedding, config.fixed_shape)

@@ -1,37 +1,23 @@
 """The `residual` energy: U = U_G + R_θ, the best Gaussian for the images plus what a network learns (mathematics §11).
 
-The base N(m, C) gives u = (C+Σ)⁻¹(y−m), x̂_G, V_G and U_G in closed form. With C̄ the mean variance of a pixel, φ = C̄/(C̄+λ) and
-w = √C̄(y−m)/(C̄+λ) (the estimate that mixes no pixels),
-    R_θ = ½ Σ_j ⟨f_j, s_j⟩ + ⟨φ, a⟩ + ⟨½φ log(1−φ), b⟩,   (s, a, b, v) = network(f; log λ)
-where f are w, (x̂_G−m)/√C̄ and, for both estimates, the distance to the darkest and the brightest value and the local contrast, magnified by
-the noise that is left: a network that sees pictures at unit scale is blind to noise of small amplitude. Every f_j is bounded and
-vanishes as λ → ∞, so that U is right there by construction. A base like x̂_G mixes noise over the whole picture through global components,
-w keeps it local: blurs want the one, white noise the other.
-
+The base N(m, C) gives u = (C+Σ)⁻¹(y−m), x̂_G, V_G and U_G in closed form; R_θ(w, x̂_G; Σ) is that of `network_residual`.
 With g = ∂R/∂x̂_G, h = ∂R/∂w, r = ∂R/∂log λ at fixed x̂_G and w, and c = V_G g + √C̄(1−φ)h, without cancellation at any λ,
     E[x|y] = x̂_G − c              ∇U = u + V_G g/λ + φh/√C̄
     κ      = ½(1 − V_G/λ − λu²) − u·V_G g − (1−φ)hw + r
     Var[x] = V_G − c² − 2λr + 2λ(1−φ)h(w − √C̄u)
-v is no part of the energy: log V̄ + v is the network's estimate of log E[(x−x̂)²|y] pixel by pixel, V̄ the mean of λφ around the pixel.
 """
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 from linverse.covariance import Covariance
 from linverse.energy import Evaluation, differentiable, group_mean
-from linverse.models.bases import BaseAnswer, GaussianBase
-from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
+from linverse.models.bases import BaseAnswer, LowRankBase
+from linverse.models.energies.network_residual import NetworkResidual
 from linverse.models.energies.scores import Pair, Scores
-from linverse.models.networks.backbone import build_backbone
 from linverse.models.networks.unet import UNetConfig
-
-FEATURES = 8  # of each channel: both estimates, and three magnified views of each
-SATURATION = 6.0  # of the magnified features, in standard deviations
-WIDEST = 8.0  # of v, in nats either way
 
 
 class Derivatives:
@@ -44,15 +30,11 @@ class Derivatives:
         self.log_pixel_variance = log_pixel_variance
 
 
-class Residual(nn.Module):
+class Residual(NetworkResidual):
     """U_G + R_θ for images of `channels` colours; `log_prior` = log C̄ and the base are fitted to the data before training."""
 
-    log_prior: Tensor
-
-    def __init__(self, backbone: UNetConfig, base: GaussianBase, channels: int) -> None:
-        super().__init__()
-        self.network = build_backbone(backbone, channels * FEATURES, channels * (FEATURES + 3))
-        self.embedding = SpaceFrequencyEmbedding(backbone)
+    def __init__(self, backbone: UNetConfig, base: LowRankBase, channels: int) -> None:
+        super().__init__(backbone, channels, dc_width=0.01)
         self.base = base
         self.register_buffer("log_prior", torch.zeros(()))
 
@@ -66,38 +48,13 @@ class Residual(nn.Module):
     def _mean_coefficients(self, cov: Covariance) -> Tensor:
         return cov.analysis(self.base.mean[None])
 
-    def log_shrinkage(self, log_variance: Tensor) -> tuple[Tensor, Tensor]:
-        """log φ and log(1−φ)."""
-        ratio = log_variance - self.log_prior
-        return -F.softplus(ratio), -F.softplus(-ratio)
-
-    # --- the network -----------------------------------------------------------------------------------------------------
-
-    def _inputs(self, w: Tensor, linear: Tensor, cov: Covariance) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Features f, gates, embedding maps, log V̄; all in pixels. `linear` are the coefficients of x̂_G."""
-        log_phi, log_rest = self.log_shrinkage(cov.log_variance)
-        phi = log_phi.exp()
-        gate = cov.pool(phi)
-        log_gate = cov.pool(0.5 * phi * log_rest)
-        spread = cov.pool(torch.exp(cov.log_variance + log_phi))
-        root = torch.exp(0.5 * self.log_prior)
-        white, seen = cov.synthesis(torch.cat([w, linear])).chunk(2)
-        views = torch.cat([magnifiable(self.base.mean + root * white), magnifiable(seen)], dim=1)
-        copies = views.shape[1] // spread.shape[1]
-        magnified = SATURATION * torch.tanh(views * spread.rsqrt().repeat(1, copies, 1, 1) / SATURATION)
-        features = torch.cat([white, (seen - self.base.mean) / root, magnified * gate.repeat(1, copies, 1, 1)], dim=1)
-        gates = torch.cat([cov.full(gate), cov.full(log_gate)], dim=1)
-        return features, gates, self.embedding.maps(cov, self.log_prior), cov.full(spread.log())
-
     def residual(self, estimates: list[tuple[Tensor, Tensor, Covariance]]) -> tuple[Tensor, Tensor]:
-        """R [B], float64, and log E[(x−x̂)²] by pixel, for (w, x̂_G, Σ) of possibly several bases: the backbone runs once."""
-        parts = [self._inputs(*each) for each in estimates]
-        features, gates, maps, log_spread = (torch.cat(group) for group in zip(*parts, strict=True))
-        features, maps = (t.contiguous(memory_format=torch.channels_last) for t in (features, maps))
-        out = self.network(features, self.embedding(maps))
-        factors = torch.cat([0.5 * features, gates], dim=1)
-        energy = (factors * out[:, : factors.shape[1]]).flatten(1).sum(dim=1, dtype=torch.float64)
-        return energy, log_spread + WIDEST * torch.tanh(out[:, factors.shape[1] :] / WIDEST)
+        """R and the pixels' log-variance for coefficients of (w, x̂_G) and Σ, of possibly several bases."""
+        parts = []
+        for w, linear, cov in estimates:
+            white, seen = cov.synthesis(torch.cat([w, linear])).chunk(2)
+            parts.append(self.inputs(white, seen, self.base.mean, cov, self.log_prior))
+        return self.run(parts)
 
     def gaussian_energy(self, z: Tensor, cov: Covariance) -> Tensor:
         """U_G, [B], float64."""
@@ -164,10 +121,3 @@ class Residual(nn.Module):
             d.log_pixel_variance.exp(),
         )
         return result if create_graph else result.detach()
-
-
-def magnifiable(x: Tensor) -> Tensor:
-    """Distances to the darkest and the brightest value, and a pixel less the mean of its four neighbours (edges repeated)."""
-    padded = F.pad(x, (1, 1, 1, 1), mode="replicate")
-    around = padded[..., :-2, 1:-1] + padded[..., 2:, 1:-1] + padded[..., 1:-1, :-2] + padded[..., 1:-1, 2:]
-    return torch.cat([x, x - 1.0, x - 0.25 * around], dim=1)

@@ -1,0 +1,94 @@
+"""R_θ: what a network adds to a Gaussian base, whichever that is.
+
+With C̄ the mean variance of a pixel, φ = C̄/(C̄+λ) and w = √C̄(y−m)/(C̄+λ) (the estimate that mixes no pixels),
+    R_θ = ½ Σ_j ⟨f_j, s_j⟩ + ⟨φ, a⟩ + ⟨½φ log(1−φ), b⟩,   (s, a, b, v) = network(f; log λ)
+where f are w, (x̂_G−m)/√C̄ and, for both estimates, the distance to the darkest and the brightest value and the local contrast, magnified by
+the noise that is left: a network that sees pictures at unit scale is blind to noise of small amplitude. Every f_j is bounded and
+vanishes as λ → ∞, so that U is right there by construction. The base's estimate x̂_G mixes noise over the whole picture, w keeps it
+local: blurs want the one, white noise the other.
+
+v is no part of the energy: log V̄ + v is the network's estimate of log E[(x−x̂)²|y] pixel by pixel, V̄ the mean of λφ around the pixel.
+
+A network knows no size: its input is padded by reflection to a multiple of its divisor, its output cut before the sum over pixels.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from linverse.covariance import Covariance
+from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
+from linverse.models.networks.backbone import build_backbone
+from linverse.models.networks.unet import UNetConfig
+
+FEATURES = 8  # of each channel: both estimates, and three magnified views of each
+SATURATION = 6.0  # of the magnified features, in standard deviations
+WIDEST = 8.0  # of v, in nats either way
+
+NetworkInputs = tuple[Tensor, Tensor, Tensor, Tensor]  # features, gates, embedding maps, log V̄
+
+
+class NetworkResidual(nn.Module):
+    """The network, its view of the estimates, and the sum over pixels."""
+
+    log_prior: Tensor
+
+    def __init__(self, backbone: UNetConfig, channels: int, dc_width: float) -> None:
+        super().__init__()
+        self.divisor = backbone.divisor
+        self.network = build_backbone(backbone, channels * FEATURES, channels * (FEATURES + 3))
+        self.embedding = SpaceFrequencyEmbedding(backbone, dc_width)
+
+    def log_shrinkage(self, log_variance: Tensor) -> tuple[Tensor, Tensor]:
+        """log φ and log(1−φ)."""
+        ratio = log_variance - self.log_prior
+        return -F.softplus(ratio), -F.softplus(-ratio)
+
+    def inputs(self, white: Tensor, seen: Tensor, mean: Tensor, cov: Covariance, band_prior: Tensor) -> NetworkInputs:
+        """What the network is shown of w and x̂_G (images), and what its outputs are multiplied by."""
+        log_phi, log_rest = self.log_shrinkage(cov.log_variance)
+        phi = log_phi.exp()
+        gate = cov.pool(phi)
+        log_gate = cov.pool(0.5 * phi * log_rest)
+        spread = cov.pool(torch.exp(cov.log_variance + log_phi))
+        root = torch.exp(0.5 * self.log_prior)
+        views = torch.cat([magnifiable(mean + root * white), magnifiable(seen)], dim=1)
+        copies = views.shape[1] // spread.shape[1]
+        magnified = SATURATION * torch.tanh(views * spread.rsqrt().repeat(1, copies, 1, 1) / SATURATION)
+        features = torch.cat([white, (seen - mean) / root, magnified * gate.repeat(1, copies, 1, 1)], dim=1)
+        gates = torch.cat([cov.full(gate), cov.full(log_gate)], dim=1)
+        return features, gates, self.embedding.maps(cov, band_prior, self.log_prior), cov.full(spread.log())
+
+    def run(self, parts: list[NetworkInputs]) -> tuple[Tensor, Tensor]:
+        """R [B], float64, and log E[(x−x̂)²] by pixel: the backbone runs once for all parts."""
+        features, gates, maps, log_spread = (torch.cat(group) for group in zip(*parts, strict=True))
+        out = self._outputs(features, maps)
+        factors = torch.cat([0.5 * features, gates], dim=1)
+        energy = (factors * out[:, : factors.shape[1]]).flatten(1).sum(dim=1, dtype=torch.float64)
+        return energy, log_spread + WIDEST * torch.tanh(out[:, factors.shape[1] :] / WIDEST)
+
+    def _outputs(self, features: Tensor, maps: Tensor) -> Tensor:
+        height, width = features.shape[2:]
+        features, maps = (
+            padded(t, self.divisor).contiguous(memory_format=torch.channels_last) for t in (features, maps)
+        )
+        return self.network(features, self.embedding(maps))[..., :height, :width]
+
+
+def magnifiable(x: Tensor) -> Tensor:
+    """Distances to the darkest and the brightest value, and a pixel less the mean of its four neighbours (edges repeated)."""
+    edged = F.pad(x, (1, 1, 1, 1), mode="replicate")
+    around = edged[..., :-2, 1:-1] + edged[..., 2:, 1:-1] + edged[..., 1:-1, :-2] + edged[..., 1:-1, 2:]
+    return torch.cat([x, x - 1.0, x - 0.25 * around], dim=1)
+
+
+def padded(x: Tensor, divisor: int) -> Tensor:
+    """x with rows and columns added by reflection, up to multiples of the divisor."""
+    height, width = x.shape[2:]
+    below, right = -height % divisor, -width % divisor
+    if not below and not right:
+        return x
+    mode = "reflect" if below < height and right < width else "replicate"
+    return F.pad(x, (0, right, 0, below), mode=mode)
