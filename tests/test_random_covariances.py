@@ -16,7 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from linverse import degradations as dg
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.covariance.fourier import mirrored
-from linverse.covariance.random import (
+from linverse.rng import keyed_generator
+from linverse.training.covariances import (
     KINDS,
     BoxSuperResolution,
     CentreBox,
@@ -31,7 +32,6 @@ from linverse.covariance.random import (
     Shape,
     SmoothSpectra,
 )
-from linverse.rng import keyed_generator
 
 LIMITS = VarianceRange(1e-9, 1e3)  # the paper's
 SHAPE: Shape = (3, 28, 28)

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from conftest import random_covariance
 from linverse.covariance import Covariance
-from linverse.covariance.random import BoxSuperResolution, Component, GaussianBlurs, Isotropic, Mixture, Patches
 from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.models.networks.unet import UNetConfig
 from linverse.rng import keyed_generator
 from linverse.training.config import OptimiserConfig, TrainConfig
+from linverse.training.covariances import BoxSuperResolution, Component, GaussianBlurs, Isotropic, Mixture, Patches
 from linverse.training.presets import PRESETS
 
 Shape = tuple[int, int, int]

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from linverse.covariance import identity
 from linverse.covariance.fourier import grid_frequencies, mirrored
-from linverse.covariance.random import centre_box
 from linverse.covariance.transfer import gaussian_transfer
+from linverse.degradations.masks import centre_box
 from linverse.measurement import Measurement
 
 Parameters = Mapping[str, Tensor]  # name → [n] values

@@ -15,12 +15,10 @@ from linverse.data import load_images
 from linverse.store.card import Card
 from linverse.training.classifier import train_classifier
 from linverse.training.config import TrainConfig
-from linverse.training.finish import finish
-from linverse.training.interruption import StopRequest
-from linverse.training.look import look
-from linverse.training.loop import Trainer, build_model, parameter_count
+from linverse.training.loop import Trainer, parameter_count
 from linverse.training.presets import PRESETS
-from linverse.training.progress import Reporter
+from linverse.training.run import TrainingStopped, describe_start, go_on, start
+from linverse.training.sources import load_sources
 
 CLASSIFIER = "mnist-classifier"
 CLASSIFIER_DESCRIPTION = "the classifier that judges restored digits (three convolutions), in minutes"
@@ -93,34 +91,33 @@ def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
         torch.set_num_threads(options.threads)
     folder = options.out or Path("runs") / preset
     console = Console()
-    channels, height, width = config.model.shape
-    images = load_images(config.data, "train", size=(height, width), channels=channels)
-    held_out = load_images(config.data, "test", size=(height, width), channels=channels)
     if options.dry_run:
-        model = build_model(config, images)
-        console.print(
-            f"{preset}: {parameter_count(model):,} parameters; {len(images):,} images of {channels}×{height}×{width}"
-        )
-        console.print(f"{config.steps:,} steps of {config.batch} images → {folder}")
-        config = dataclasses.replace(config, steps=1, evaluation_images=0)
-        trainer = Trainer(config, images, held_out, Path("/nonexistent"))
-        console.print({key: round(value, 4) for key, value in trainer.train_step().items()})
+        dry_run(preset, folder, config, console)
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(config, images, held_out, folder)
-    main_process = trainer.accelerator.is_main_process
-    if main_process:
-        (folder / "config.json").write_text(config.to_json() + "\n")
-        state = f"resuming at step {trainer.step}" if trainer.step else "starting"
-        if trainer.accelerator.num_processes > 1:
-            state += f" on {trainer.accelerator.num_processes} processes"
-        console.print(f"{preset}: {parameter_count(trainer.model):,} parameters, {state}; folder {folder}")
-    run_loop(trainer, folder, options)
-    trainer.accelerator.wait_for_everyone()
-    if main_process:
-        card = finish(trainer, folder / "model", preset)
+    trainer = start(config, folder)
+    if trainer.accelerator.is_main_process:
+        console.print(describe_start(trainer, preset))
+    try:
+        card = go_on(trainer, preset, tensorboard=options.tensorboard)
+    except TrainingStopped as stopped:
+        print(f"\n{stopped}", file=sys.stderr)
+        raise SystemExit(130) from None
+    if card is not None:
         print_self_test(console, card)
         console.print(f"model saved in {folder / 'model'}")
+
+
+def dry_run(preset: str, folder: Path, config: TrainConfig, console: Console) -> None:
+    """Say what would be trained, and take one step."""
+    steps, config = config.steps, dataclasses.replace(config, steps=1, evaluation_images=0)
+    train_images, held_out = load_sources(config)
+    trainer = Trainer(config, train_images, held_out, Path("/nonexistent"))
+    shape = "×".join(map(str, config.sample_shape))
+    console.print(
+        f"{preset}: {parameter_count(trainer.model):,} parameters; {len(train_images):,} images; {shape} a sample"
+    )
+    console.print(f"{steps:,} steps of {config.batch} images → {folder}")
+    console.print({key: round(value, 4) for key, value in trainer.train_step().items()})
 
 
 def train_digit_classifier(arguments: list[str]) -> None:
@@ -136,27 +133,6 @@ def train_digit_classifier(arguments: list[str]) -> None:
     settings = {"epochs": options.epochs, "batch": options.batch, "seed": options.seed}
     train_classifier(images, held_out, folder, **settings, report=console.print)
     console.print(f"model saved in {folder}")
-
-
-def run_loop(trainer: Trainer, folder: Path, options: RunOptions) -> None:
-    """The loop with its reporter; Ctrl-C ends it after the step under way and saves the state."""
-    main_process = trainer.accelerator.is_main_process
-    with (
-        Reporter(folder, trainer.config.steps, trainer.step, main_process, options.tensorboard) as reporter,
-        StopRequest() as stop,
-    ):
-
-        def show(trainer: Trainer) -> None:
-            if main_process:
-                seen = look(trainer)
-                seen.save(folder / "samples" / f"step-{trainer.step:06d}.png")
-                reporter.look(trainer.step, trainer.seconds, seen.sheet(), seen.numbers())
-
-        trainer.run(reporter, stop, show)
-    if trainer.step < trainer.config.steps:
-        trainer.save()
-        print(f"\nstopped at step {trainer.step}; rerun the same command to go on", file=sys.stderr)
-        raise SystemExit(130)
 
 
 def print_self_test(console: Console, card: Card) -> None:

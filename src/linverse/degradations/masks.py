@@ -17,11 +17,17 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import SpatialCovariance
-from linverse.covariance.random import centre_box
 from linverse.degradations.base import Degradation, ImageLike, Size, as_tensor, blank, checked_sigma, describe, size_of
 from linverse.measurement import Measurement
 from linverse.rng import keyed_generator
 from linverse.units import variance_from_sigma
+
+
+def centre_box(side: Tensor, height: int, width: int) -> Tensor:
+    """[n, 1, 1] sides → [n, H, W] masks, true inside the centred square."""
+    top, left = (height - side) // 2, (width - side) // 2
+    rows, columns = torch.arange(height)[None, :, None], torch.arange(width)[None, None, :]
+    return (rows >= top) & (rows < top + side) & (columns >= left) & (columns < left + side)
 
 
 class Masking(Degradation):

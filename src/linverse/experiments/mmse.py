@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import SpatialCovariance
-from linverse.covariance.random import centre_box
+from linverse.degradations.masks import centre_box
 from linverse.energy import Energy
 from linverse.evaluation.models import PairOptions, evaluate_many, held_out, load_companion, load_energy
 from linverse.experiments.framework import ExperimentResult

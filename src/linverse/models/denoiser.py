@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.files.saving import HubModel
-from linverse.models.bases import ImageSource, image_moments
+from linverse.models.bases import Source, image_moments
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
 from linverse.models.energies.learned import EnergyConfig
 from linverse.models.networks.backbone import build_backbone
@@ -55,7 +55,7 @@ class Denoiser(nn.Module, HubModel):
     def shape(self) -> tuple[int, int, int]:
         return self.config.shape
 
-    def fit(self, images: ImageSource) -> None:
+    def fit(self, images: Source) -> None:
         """Take over mean and variance of the training images, before training."""
         moments = image_moments(images)
         self.fit_gaussian(moments.mean, moments.variance)

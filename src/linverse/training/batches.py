@@ -6,24 +6,16 @@ Every process draws the whole batch and keeps its own rows.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from linverse.covariance import VarianceRange
 from linverse.degradations import Box, Convolution, GaussianBlur, Masking
+from linverse.models.bases import CropSource, Source
 from linverse.rng import keyed_generator
 from linverse.training.config import TrainConfig
 from linverse.training.losses import Part
-
-
-class Images(Protocol):
-    """What a data set gives: its size and float images in [0, 1]."""
-
-    def __len__(self) -> int: ...
-
-    def batch(self, indices: Tensor) -> Tensor: ...
 
 
 @lru_cache(maxsize=4)
@@ -61,18 +53,25 @@ def draw_parts(config: TrainConfig, x: Tensor, generator: torch.Generator, rows:
     return parts
 
 
-def training_parts(config: TrainConfig, images: Images, step: int, rank: int = 0, processes: int = 1) -> list[Part]:
+def training_images(config: TrainConfig, images: Source, step: int) -> Tensor:
+    """The images of a step."""
+    if isinstance(images, CropSource):
+        return images.crops(config.seed, step, config.batch_at(step), config.crop_at(step))
+    return images.batch(batch_indices(config.seed, step, config.batch, len(images)))
+
+
+def training_parts(config: TrainConfig, images: Source, step: int, rank: int = 0, processes: int = 1) -> list[Part]:
     """The parts of a step that fall to one process."""
-    if config.batch % processes:
-        raise ValueError(f"a batch of {config.batch} cannot be shared by {processes} processes")
-    x = images.batch(batch_indices(config.seed, step, config.batch, len(images)))
+    x = training_images(config, images, step)
+    if len(x) % processes:
+        raise ValueError(f"a batch of {len(x)} cannot be shared by {processes} processes")
     generator = keyed_generator(config.seed, "step", step)
     if config.flips:
         flip = torch.rand(len(x), 1, 1, 1, generator=generator) < 0.5
         x = torch.where(flip, x.flip(-1), x)
     if config.double:
         x = x.double()
-    share = config.batch // processes
+    share = len(x) // processes
     rows = slice(rank * share, (rank + 1) * share)
     return draw_parts(config, x, generator, rows)
 

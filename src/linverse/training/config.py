@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self
 
 import tyro
 
-from linverse.covariance.random import Mixture
 from linverse.models.denoiser import DenoiserConfig
 from linverse.models.energies.learned import EnergyConfig
+from linverse.training.covariances import Mixture
 from linverse.training.losses import LossConfig
 
 
@@ -56,6 +56,8 @@ class TrainConfig:
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     batch: int = 64
     """over all processes"""
+    crops: tuple[int, ...] = (64,)
+    """sides of the crops for a model of any size, one after the other in equal shares of the run; batches shrink as they grow"""
     steps: int = 10_000
     seed: int = 0
     flips: bool = False
@@ -76,6 +78,21 @@ class TrainConfig:
     reference_images: int = 128
     """held-out images kept beside the weights, so that unusual pictures can be told; 0 keeps none"""
 
+    def crop_at(self, step: int) -> int:
+        """The side of the crops of a step."""
+        return self.crops[min(len(self.crops) - 1, step * len(self.crops) // self.steps)]
+
+    def batch_at(self, step: int) -> int:
+        """The images of a step: as many pixels as at the beginning, in multiples of four."""
+        share = (self.crops[0] / self.crop_at(step)) ** 2
+        return self.batch if share == 1 else max(4, 4 * round(self.batch * share / 4))
+
+    @property
+    def sample_shape(self) -> tuple[int, int, int]:
+        """[C, H, W] of a training image, at the beginning."""
+        channels, height, width = self.model.shape
+        return channels, height or self.crops[0], width or self.crops[0]
+
     def to_dict(self) -> dict[str, Any]:
         data = asdict(self)
         data["covariances"] = self.covariances.to_config()
@@ -90,6 +107,7 @@ class TrainConfig:
         model = DenoiserConfig if "condition_channels" in data["model"] else EnergyConfig
         optimiser = {**data["optimiser"], "betas": tuple(data["optimiser"]["betas"])}
         parts = {
+            "crops": tuple(data.get("crops", (64,))),
             "model": model.from_dict(data["model"]),
             "covariances": Mixture.from_config(data["covariances"]),
             "loss": LossConfig(**data["loss"]),

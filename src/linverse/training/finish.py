@@ -17,13 +17,14 @@ from linverse.training.loop import Trainer, parameter_count
 from linverse.training.losses import Part
 from linverse.training.normalise import SelfTest, normalising_constant, self_test
 from linverse.training.presets import PRESETS
+from linverse.training.sources import some_images
 
 
 def merge_parts(batches: list[list[Part]]) -> list[Part]:
     """Parts of several batches, one a basis."""
-    groups: dict[str, list[Part]] = {}
+    groups: dict[tuple[str, int], list[Part]] = {}
     for part in (part for batch in batches for part in batch):
-        groups.setdefault(part.cov.basis, []).append(part)
+        groups.setdefault((part.cov.basis, part.cov.multiplicity), []).append(part)
     merged = []
     for parts in groups.values():
         cov = parts[0].cov.with_log_variance(torch.cat([p.cov.log_variance for p in parts]))
@@ -34,15 +35,14 @@ def merge_parts(batches: list[list[Part]]) -> list[Part]:
 def run_self_test(trainer: Trainer, energy: LearnedEnergy, images: int) -> SelfTest:
     """Set the constant on training images; test on as many held-out ones."""
     config = trainer.config
-    count = min(images, len(trainer.train_images))
     generator = keyed_generator(config.seed, "constant")
-    chosen = torch.randperm(len(trainer.train_images), generator=generator)[:count]
+    seen = some_images(trainer.train_images, images, config.sample_shape[1], generator)
     like = energy.form.log_prior  # the model's precision and device
     energy.constant.zero_()
-    energy.constant.fill_(normalising_constant(energy, trainer.train_images.batch(chosen).to(like), generator))
+    energy.constant.fill_(normalising_constant(energy, seen.to(like), generator))
     held_out = trainer.held_out.batch(torch.arange(min(images, len(trainer.held_out)))).to(like)
     parts = merge_parts(trainer.held_out_parts(images))
-    bases = config.covariances.bases(energy.shape)
+    bases = config.covariances.bases(config.sample_shape)
     return self_test(energy, held_out, parts, bases)
 
 

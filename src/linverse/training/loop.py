@@ -19,10 +19,11 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from linverse.models.bases import CropSource, ImageSource, Source
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.energies.learned import LearnedEnergy
 from linverse.rng import keyed_generator, keyed_seed
-from linverse.training.batches import Images, batch_indices, draw_parts, training_parts
+from linverse.training.batches import batch_indices, draw_parts, training_parts
 from linverse.training.checkpoint import TrainingState, read_state, write_state
 from linverse.training.config import OptimiserConfig, TrainConfig
 from linverse.training.interruption import StopRequest
@@ -35,12 +36,13 @@ class NonFiniteLossError(RuntimeError):
     """Training met a loss that is not a number."""
 
 
-def build_model(config: TrainConfig, images: Images) -> LearnedEnergy | Denoiser:
-    """A model with its initial weights, which depend on the seed alone, and what it takes over from the images themselves."""
+def build_model(config: TrainConfig, images: Source | None) -> LearnedEnergy | Denoiser:
+    """A model with its initial weights, which depend on the seed alone, and what it takes over from the images themselves, if any."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_seed(config.seed, "weights"))
         model = Denoiser(config.model) if isinstance(config.model, DenoiserConfig) else LearnedEnergy(config.model)
-    model.fit(images)
+    if images is not None:
+        model.fit(images)
     return model.double() if config.double else model
 
 
@@ -93,11 +95,12 @@ def ema_update(decay: float) -> Any:
 class Trainer:
     """One run in one folder."""
 
-    def __init__(self, config: TrainConfig, train: Images, held_out: Images, folder: Path) -> None:
+    def __init__(self, config: TrainConfig, train: Source, held_out: ImageSource, folder: Path) -> None:
         self.config, self.folder = config, folder
         self.train_images, self.held_out = train, held_out
         self.accelerator = make_accelerator()
-        model = build_model(config, train)
+        state = read_state(folder)
+        model = build_model(config, train if state is None else None)
         self.ema = AveragedModel(model, multi_avg_fn=ema_update(config.optimiser.ema)).to(self.accelerator.device)
         optimiser = build_optimiser(model, config.optimiser)
         if config.precision == "bf16":
@@ -105,14 +108,12 @@ class Trainer:
         self.loss, self.optimiser = self.accelerator.prepare(build_loss(model, config), optimiser)
         self.model = model
         self.step, self.seconds = 0, 0.0
-        self._resume()
+        if state is not None:
+            self._resume(state)
 
     # --- state -----------------------------------------------------------------------------------------------------------
 
-    def _resume(self) -> None:
-        state = read_state(self.folder)
-        if state is None:
-            return
+    def _resume(self, state: TrainingState) -> None:
         check_same_run(state.config, self.config, self.folder)
         self.model.load_state_dict(state.model)
         self.ema.load_state_dict(state.ema)
@@ -188,14 +189,19 @@ class Trainer:
         for part in parts:
             low, high = (float(v.exp()) for v in part.cov.log_variance.aminmax())
             spans.append(f"{len(part.x)} {part.cov.basis} with λ in [{low:.2g}, {high:.2g}]")
-        config = self.config
-        images = batch_indices(config.seed, self.step, config.batch, len(self.train_images)).tolist()
         good = read_state(self.folder)
         last = "none" if good is None else f"step {good.step} in {self.folder}"
         return (
-            f"loss or gradient is {value} at step {self.step}, in a batch of {'; '.join(spans)}; its images are "
-            f"{', '.join(map(str, images))}. Last good checkpoint: {last}"
+            f"loss or gradient is {value} at step {self.step}, in a batch of {'; '.join(spans)}{self._images_of_step()}. "
+            f"Last good checkpoint: {last}"
         )
+
+    def _images_of_step(self) -> str:
+        config, source = self.config, self.train_images
+        if isinstance(source, CropSource):
+            return ""
+        images = batch_indices(config.seed, self.step, config.batch, len(source)).tolist()
+        return f"; its images are {', '.join(map(str, images))}"
 
     # --- evaluation ------------------------------------------------------------------------------------------------------
 

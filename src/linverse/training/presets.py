@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from linverse.covariance.random import (
-    BoxSuperResolution,
-    CentreBox,
-    Component,
-    GaussianBlurs,
-    HalfMasks,
-    Isotropic,
-    Mixture,
-    Patches,
-    RandomPixelMasks,
-    SmoothSpectra,
-)
 from linverse.models.denoiser import DenoiserConfig
 from linverse.models.energies.learned import EnergyConfig
 from linverse.models.networks.unet import UNetConfig
 from linverse.training.config import OptimiserConfig, TrainConfig
+from linverse.training.covariances import (
+    BayerPatterns,
+    Boxes,
+    BoxSuperResolution,
+    CentreBox,
+    Component,
+    DefocusBlurs,
+    GaussianBlurs,
+    HalfMasks,
+    Isotropic,
+    Mixture,
+    MotionBlurs,
+    Patches,
+    RandomPixelMasks,
+    SmoothSpectra,
+    Strokes,
+)
 from linverse.training.losses import LossConfig
 
 ISOTROPIC = Mixture((Component(1.0, Isotropic()),), path=0.0, isotropic=0.0)
@@ -156,6 +161,53 @@ DIGITS = TrainConfig(
     batch=64,
 )
 
+# --- photographs, of any size -----------------------------------------------------------------------------------------------------
+
+PHOTO_BACKBONE = UNetConfig(
+    channels=48,
+    multipliers=(1, 2, 2),
+    blocks=1,
+    embedding=64,
+    stem=2,
+    stem_channels=24,
+    style="compact",
+    middle=4,
+    bounded_gains=True,
+)
+PHOTO_COVARIANCES = Mixture(
+    (
+        Component(0.25, Isotropic()),
+        Component(0.07, Boxes()),
+        Component(0.09, Strokes()),
+        Component(0.08, RandomPixelMasks()),
+        Component(0.06, Patches((1, 2, 4, 8, 16))),
+        Component(0.06, BayerPatterns()),
+        Component(0.08, GaussianBlurs(loudest=1.0)),
+        Component(0.08, GaussianBlurs(loudest=1.0, boundary="reflecting")),
+        Component(0.05, MotionBlurs()),
+        Component(0.05, DefocusBlurs()),
+        Component(0.05, SmoothSpectra()),
+        Component(0.04, BoxSuperResolution(2)),
+        Component(0.04, BoxSuperResolution(4)),
+    ),
+    clamped=0.5,
+)
+PHOTOGRAPHS = TrainConfig(
+    data="photographs",
+    model=EnergyConfig(
+        (3, None, None),
+        bases=("spatial", "fourier", "dct", "block-dct-2", "block-dct-4"),
+        parameterisation="spectral",
+        backbone=PHOTO_BACKBONE,
+    ),
+    covariances=PHOTO_COVARIANCES,
+    loss=replace(SMALL_LOSS, cov_weight=0.3),
+    optimiser=SMALL_OPTIMISER,
+    batch=32,
+    crops=(48, 64, 96),
+    steps=20_000,
+)
+
 PRESETS: dict[str, tuple[str, TrainConfig]] = {
     "digits": ("8×8 digits of scikit-learn, in minutes", DIGITS),
     "fashion-mnist": ("the all-round model: masks, patches, blurs, ×4 super-resolution", FASHION),
@@ -176,6 +228,10 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
     "fashion-mnist-palette-deblurring": (
         "a conditional denoiser for Gaussian blur",
         replace(FASHION_PALETTE, model=replace(FASHION_DENOISER, condition_channels=1), condition="deblurring"),
+    ),
+    "photographs": (
+        "colour photographs of any size: masks, blurs, super-resolution, colour filter arrays",
+        PHOTOGRAPHS,
     ),
     "mnist": ("the any-order model: independent variances on patches, random masks", MNIST),
     "mnist-paper": (

@@ -2,15 +2,17 @@
 
 from linverse.models.bases.interface import BaseAnswer, GaussianBase
 from linverse.models.bases.low_rank import LowRankBase
-from linverse.models.bases.moments import ImageMoments, ImageSource, image_moments, spectral_samples
+from linverse.models.bases.moments import CropSource, ImageMoments, ImageSource, Source, image_moments, spectral_samples
 from linverse.models.bases.spectral import SpectralBase
 
 __all__ = [
     "BaseAnswer",
+    "CropSource",
     "GaussianBase",
     "ImageMoments",
     "ImageSource",
     "LowRankBase",
+    "Source",
     "SpectralBase",
     "image_moments",
     "spectral_samples",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 
+@runtime_checkable
 class ImageSource(Protocol):
     """What a data set gives: its size and float images in [0, 1]."""
 
@@ -19,15 +20,20 @@ class ImageSource(Protocol):
 
 @runtime_checkable
 class CropSource(Protocol):
-    """A source of crops of any size, as a function of (seed, step)."""
+    """A source of crops of any size, as a function of (seed, step), out of so many pictures."""
+
+    def __len__(self) -> int: ...
 
     def crops(self, seed: int, step: int, count: int, size: int) -> Tensor: ...
 
 
-def spectral_samples(images: ImageSource | CropSource) -> list[Tensor]:
+Source = ImageSource | CropSource
+
+
+def spectral_samples(images: Source) -> list[Tensor]:
     """What a spectral base is fitted to: crops of several sizes, or the images themselves where they have one size."""
     if isinstance(images, CropSource):
-        return [images.crops(0, -size, 2**18 // size, size) for size in (64, 128, 256)]
+        return [images.crops(0, -size, 2**16 // size, size) for size in (64, 128, 256)]
     return [images.batch(torch.arange(min(4096, len(images))))]
 
 
@@ -44,8 +50,10 @@ class ImageMoments:
         return float(self.covariance.diagonal().mean())
 
 
-def image_moments(images: ImageSource, chunk: int = 4096) -> ImageMoments:
+def image_moments(images: Source, chunk: int = 4096) -> ImageMoments:
     """Moments of all images; products are summed about the mean of the first chunk, in float64."""
+    if not isinstance(images, ImageSource):
+        raise TypeError("crops have no mean image: a model for one size is fitted to images of that size")
     total, count = torch.zeros(()), len(images)
     products: Tensor | None = None
     centre = images.batch(torch.arange(min(chunk, count))).double().mean(0)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from linverse.covariance import Covariance, VarianceRange
 from linverse.energy import Evaluation, Shape, autograd_evaluate
 from linverse.files.saving import HubModel
-from linverse.models.bases import ImageSource, LowRankBase, image_moments, spectral_samples
+from linverse.models.bases import LowRankBase, Source, image_moments, spectral_samples
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
 from linverse.models.embeddings.two_branch import TwoBranchEmbedding
 from linverse.models.energies.bound import lowest_energy
@@ -107,7 +107,7 @@ class LearnedEnergy(nn.Module, HubModel):
         """Whether the energy is kept above its lower bound; that of an inner product is known up to a constant until training ends."""
         return not isinstance(self.form, InnerProduct)
 
-    def fit(self, images: ImageSource) -> None:
+    def fit(self, images: Source) -> None:
         """Take over what the Gaussian base knows of the training images, before training."""
         if isinstance(self.form, SpectralResidual):
             self.form.base.fit(spectral_samples(images))

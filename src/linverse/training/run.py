@@ -1,0 +1,75 @@
+"""*The* training: images to a finished model with its card, whoever asks for it. The same call resumes a run.
+
+run(config, folder) → folder/model (weights, self-tests, card), folder/log.jsonl, folder/samples, folder/state.pt
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from linverse.files import write_whole
+from linverse.store.card import Card
+from linverse.training.config import TrainConfig
+from linverse.training.finish import finish
+from linverse.training.interruption import StopRequest
+from linverse.training.look import look
+from linverse.training.loop import Trainer, parameter_count
+from linverse.training.progress import Reporter
+from linverse.training.sources import load_sources
+
+
+class TrainingStopped(KeyboardInterrupt):
+    """A run was asked to stop; its state is saved, and the same call goes on from there."""
+
+
+def run(config: TrainConfig, folder: Path, *, name: str = "", tensorboard: bool = True) -> Card | None:
+    """Train to the last step, or on from where the run in this folder stopped; then normalise, test and save as folder/model.
+
+    Returns the model's card; None on all but the main process. Ctrl-C (or SIGTERM) ends it after the step under way with the state
+    saved, and raises `TrainingStopped`.
+    """
+    return go_on(start(config, folder), name or folder.name, tensorboard=tensorboard)
+
+
+def go_on(trainer: Trainer, name: str, *, tensorboard: bool = True) -> Card | None:
+    """The rest of a run that was started: all steps that are left, then normalise, test and save."""
+    _loop(trainer, tensorboard)
+    trainer.accelerator.wait_for_everyone()
+    return finish(trainer, trainer.folder / "model", name) if trainer.accelerator.is_main_process else None
+
+
+def start(config: TrainConfig, folder: Path) -> Trainer:
+    """A run in a folder, at its first step or where it stopped."""
+    train, held_out = load_sources(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    trainer = Trainer(config, train, held_out, folder)
+    if trainer.accelerator.is_main_process:
+        write_whole(folder / "config.json", (config.to_json() + "\n").encode())
+    return trainer
+
+
+def describe_start(trainer: Trainer, name: str) -> str:
+    """One line: what is trained, from where on, by how many processes."""
+    state = f"resuming at step {trainer.step}" if trainer.step else "starting"
+    if trainer.accelerator.num_processes > 1:
+        state += f" on {trainer.accelerator.num_processes} processes"
+    return f"{name}: {parameter_count(trainer.model):,} parameters, {state}; folder {trainer.folder}"
+
+
+def _loop(trainer: Trainer, tensorboard: bool) -> None:
+    main = trainer.accelerator.is_main_process
+    with (
+        Reporter(trainer.folder, trainer.config.steps, trainer.step, main, tensorboard) as reporter,
+        StopRequest() as stop,
+    ):
+
+        def show(trainer: Trainer) -> None:
+            if main:
+                seen = look(trainer)
+                seen.save(trainer.folder / "samples" / f"step-{trainer.step:06d}.png")
+                reporter.look(trainer.step, trainer.seconds, seen.sheet(), seen.numbers())
+
+        trainer.run(reporter, stop, show)
+    if trainer.step < trainer.config.steps:
+        trainer.save()
+        raise TrainingStopped(f"stopped at step {trainer.step}; rerun the same command to go on")

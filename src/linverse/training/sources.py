@@ -1,0 +1,46 @@
+"""Where training images come from: sets of one size, drawn by permutations, or crops of whole pictures, drawn by (seed, step)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from linverse.data import load_images
+from linverse.data.crops import load_crops
+from linverse.models.bases import CropSource, ImageSource, Source
+from linverse.training.config import TrainConfig
+
+
+@dataclass(frozen=True, eq=False)
+class FixedImages:
+    """A few images in memory, [n, C, H, W] in [0, 1]."""
+
+    images: Tensor
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def batch(self, indices: Tensor) -> Tensor:
+        return self.images[indices]
+
+
+def load_sources(config: TrainConfig) -> tuple[Source, ImageSource]:
+    """Training images and held-out ones of a configuration's data set, in the size that its model takes."""
+    channels, height, width = config.model.shape
+    if height is None or width is None:
+        crops = load_crops(config.data, "train", channels=channels)
+        held_out = crops.held_out(config.crops[0], max(config.evaluation_images, config.self_test_images))
+        return crops, FixedImages(held_out)
+    size = (height, width)
+    train, test = (load_images(config.data, split, size=size, channels=channels) for split in ("train", "test"))
+    return train, test
+
+
+def some_images(source: Source, count: int, size: int, generator: torch.Generator) -> Tensor:
+    """Training images at random: as many as were asked for, or as there are."""
+    if isinstance(source, CropSource):
+        return source.crops(int(torch.randint(2**31, (), generator=generator)), -1, count, size)
+    chosen = torch.randperm(len(source), generator=generator)[:count]
+    return source.batch(chosen)
