@@ -98,7 +98,8 @@ class Pictures:
         generator = keyed_generator("pictures", self.seed)
         coarse = torch.rand(self.count, self.shape[0], 2, 2, generator=generator)
         images = nn.functional.interpolate(coarse, self.shape[1:], mode="bilinear")
-        return images[indices]
+        grain = torch.rand(images.shape, generator=generator)  # no direction without any variance
+        return (0.95 * images + 0.05 * grain)[indices]
 
 
 COVARIANCES = Mixture(

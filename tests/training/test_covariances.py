@@ -16,22 +16,28 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from linverse import degradations as dg
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.covariance.fourier import mirrored
+from linverse.degradations import blurs
 from linverse.rng import keyed_generator
 from linverse.training.covariances import (
     KINDS,
+    BayerPatterns,
+    Boxes,
     BoxSuperResolution,
     CentreBox,
     Component,
     CovarianceDistribution,
+    DefocusBlurs,
     GaussianBlurs,
     HalfMasks,
     Isotropic,
     Mixture,
+    MotionBlurs,
     Patches,
     RandomPixelMasks,
-    Shape,
     SmoothSpectra,
+    Strokes,
 )
+from linverse.training.covariances.interface import Shape
 
 LIMITS = VarianceRange(1e-9, 1e3)  # the paper's
 SHAPE: Shape = (3, 28, 28)
@@ -51,6 +57,11 @@ DISTRIBUTIONS: dict[str, CovarianceDistribution] = {
     "super-resolution-2": BoxSuperResolution(2),
     "super-resolution-4": BoxSuperResolution(4),
     "smooth-spectra": SmoothSpectra(),
+    "boxes": Boxes(),
+    "strokes": Strokes(),
+    "bayer": BayerPatterns(),
+    "defocus": DefocusBlurs(),
+    "motion": MotionBlurs(),
 }
 distributions = pytest.mark.parametrize("name", DISTRIBUTIONS)
 
@@ -81,7 +92,7 @@ def is_isotropic(log_variance: Tensor) -> Tensor:
 @distributions
 def test_one_spectrum_a_sample_within_the_limits(name: str) -> None:
     cov = draw(DISTRIBUTIONS[name], 200)
-    assert cov.log_variance.shape == (200, 1, 28, 28)
+    assert cov.log_variance.shape == (200, 3 if name == "bayer" else 1, 28, 28)
     assert cov.channels == 3
     low, high = (float(v) for v in cov.log_variance.aminmax())
     assert low >= math.log(LIMITS.minimum) - 1e-5
@@ -113,7 +124,7 @@ def test_no_loop_over_samples(name: str) -> None:
     counts = []
     for n in (3, 300):
         with CountOperations() as counter:
-            draw(DISTRIBUTIONS[name], n, SMALL if name != "patches" else SHAPE)
+            draw(DISTRIBUTIONS[name], n, SHAPE if name in ("patches", "bayer") else SMALL)
         counts.append(counter.count)
     assert counts[0] == counts[1]
 
@@ -234,7 +245,7 @@ def test_blurs_are_those_of_the_degradation(boundary: str, std: float, size: tup
     cov = draw(GaussianBlurs(std, std, boundary), 20, (1, *size))
     x = torch.rand(1, 1, *size, generator=keyed_generator("x"), dtype=torch.float64)
     lines = [
-        dg._gaussian_line(std, 2 * ((n - 1) // 2) + 1) for n in size
+        blurs._gaussian_line(std, 2 * ((n - 1) // 2) + 1) for n in size
     ]  # a blur on the grid of the image, whatever its sides
     for row in range(20):
         sigma = math.exp(0.5 * float(cov.log_variance[row, 0, 0, 0]))  # |h| = 1 at frequency 0
@@ -303,7 +314,8 @@ def test_rows_cover_the_batch_once_and_bases_do_not_repeat() -> None:
     assert torch.equal(torch.cat([rows for _, rows in parts]).sort().values, torch.arange(300))
     assert all(cov.batch == len(rows) for cov, rows in parts)
     bases = [cov.basis for cov, _ in parts]
-    assert sorted(bases) == ["block-dct-2", "block-dct-4", "dct", "fourier", "spatial"]
+    # a λ of its own for each channel (Bayer patterns) stands apart
+    assert sorted(bases) == ["block-dct-2", "block-dct-4", "dct", "fourier", "spatial", "spatial"]
     before = torch.get_rng_state()
     assert set(everything().bases(SHAPE)) == set(bases)
     assert torch.equal(torch.get_rng_state(), before)
@@ -325,7 +337,7 @@ def test_components_are_drawn_by_weight() -> None:
 def test_every_basis_reaches_the_largest_isotropic_covariance() -> None:
     """A share of the draws of each basis is c·I, with log c uniform up to log λ_max."""
     mixture = everything(path=1.0, isotropic=0.3)
-    for cov, _ in mixture.sample(20000, SMALL_TILED, LIMITS, keyed_generator("isotropic")):
+    for cov, _ in mixture.sample(20000, (3, *SMALL_TILED[1:]), LIMITS, keyed_generator("isotropic")):
         flat = cov.log_variance[is_isotropic(cov.log_variance)][:, 0, 0, 0].double()
         assert len(flat) > 0.2 * cov.batch
         assert float(flat.max()) > math.log(LIMITS.maximum) - 0.02 * log_uniform_cdf(LIMITS)[1]
@@ -393,8 +405,8 @@ def test_the_registry_holds_every_kind() -> None:
 
 def test_unknown_kinds_and_options_are_named() -> None:
     config = everything().to_config()
-    with pytest.raises(ValueError, match=r"'boxes'.*box.*patches"):
-        Mixture.from_config({**config, "components": [{"weight": 1.0, "kind": "boxes"}]})
+    with pytest.raises(ValueError, match=r"'squares'.*box.*patches"):
+        Mixture.from_config({**config, "components": [{"weight": 1.0, "kind": "squares"}]})
     with pytest.raises(ValueError, match=r"'box' has no option side"):
         Mixture.from_config({**config, "components": [{"weight": 1.0, "kind": "box", "side": 3}]})
 
@@ -412,3 +424,48 @@ def test_capped_blurs_are_cut_at_a_level_of_their_own() -> None:
     assert bool((flat[~free] > 0.2).all())  # the tops are flat: those widths tell nothing of high frequencies
     with pytest.raises(ValueError, match="share of capped blurs"):
         GaussianBlurs(capped=1.5)
+
+
+# --- masks and blurs for photographs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["boxes", "strokes"])
+def test_masks_for_photographs_hide_a_part_and_leave_a_part(name: str) -> None:
+    """Two levels, and neither everything nor nothing inside, for nearly all draws."""
+    cov = draw(DISTRIBUTIONS[name], 300, (3, 48, 64))
+    lowest = cov.log_variance.amin(dim=(1, 2, 3), keepdim=True)
+    shares = (cov.log_variance > lowest).double().mean(dim=(1, 2, 3))
+    levels = torch.tensor([len(each.unique()) for each in cov.log_variance])
+    assert int((levels == 2).sum()) > 280
+    assert 0.02 < float(shares.median()) < 0.98
+
+
+def test_a_bayer_pattern_shows_one_colour_at_each_pixel_and_green_twice_as_often() -> None:
+    cov = draw(BayerPatterns(), 40, (3, 8, 8))
+    assert cov.log_variance.shape == (40, 3, 8, 8)
+    for each in cov.log_variance:
+        counts = [(each == level).sum(dim=(1, 2)).tolist() for level in each.unique()]
+        assert sorted(counts) == sorted([[16, 32, 16], [48, 32, 48]])
+        seen = each == each[0, 0, 0]
+        rare = seen if int(seen.sum()) == 64 else ~seen
+        assert torch.equal(rare.sum(dim=0), torch.ones(8, 8, dtype=torch.long))
+
+
+def test_defocus_is_the_transfer_of_a_disc() -> None:
+    """|h|² from the variances against a disc of many small steps."""
+    limits = VarianceRange(1e-12, 1e12)
+    cov = draw(DefocusBlurs(2.0, 2.0, 1e-11), 1, (1, 32, 32), limits)
+    gain = torch.exp(0.5 * (cov.log_variance[0, 0, 0, 0] - cov.log_variance[0, 0]))
+    steps = (torch.arange(-2, 2, 0.01) + 0.005).double()
+    disc = (steps[:, None].square() + steps[None].square() <= 4).double()
+    for frequency in (1, 5, 11):
+        wave = torch.cos(2 * math.pi * frequency / 32 * steps)
+        expected = (disc * wave[None]).sum() / disc.sum()
+        assert float(gain[0, frequency]) == pytest.approx(abs(float(expected)), abs=2e-3)
+
+
+def test_motion_blur_keeps_the_mean_and_no_more_than_it() -> None:
+    cov = draw(MotionBlurs(), 50, (1, 32, 32), VarianceRange(1e-6, 1e9))
+    excess = cov.log_variance - cov.log_variance[:, :, :1, :1]
+    assert float(excess.min()) > -1e-3
+    assert float(excess.amax(dim=(1, 2, 3)).median()) > 2
