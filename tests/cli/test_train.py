@@ -101,7 +101,7 @@ def test_a_dry_run_says_what_it_would_do_and_leaves_no_trace(
 ) -> None:
     train(tmp_path / "run", "--dry-run", steps=1234)
     said = " ".join(capsys.readouterr().out.split())
-    assert "parameters; 1,500 images of 1×8×8" in said
+    assert "parameters; 1,500 images; 1×8×8 a sample" in said
     assert "1,234 steps of 8 images" in said
     assert "'loss'" in said
     assert not (tmp_path / "run").exists()
