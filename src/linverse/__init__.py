@@ -20,6 +20,10 @@ if TYPE_CHECKING:
         SpatialCovariance,
         VarianceRange,
     )
+    from linverse.data.mask_files import read_mask
+    from linverse.data.picture import Picture
+    from linverse.data.reading import read
+    from linverse.data.writing import write
     from linverse.degradations import (
         Blur,
         Box,
@@ -61,6 +65,7 @@ __all__ = [
     "Inpainting",
     "Measurement",
     "MotionBlur",
+    "Picture",
     "Posterior",
     "RandomPixels",
     "SpatialCovariance",
@@ -68,6 +73,9 @@ __all__ = [
     "VarianceRange",
     "evaluate",
     "load",
+    "read",
+    "read_mask",
+    "write",
 ]
 
 # where the names come from: they are imported when they are first used, so that `linverse --help` does not wait for torch
@@ -96,6 +104,10 @@ _HOMES = {
         "SuperResolution",
     ),
     "energy": ("Energy", "Evaluation", "evaluate"),
+    "data.picture": ("Picture",),
+    "data.reading": ("read",),
+    "data.mask_files": ("read_mask",),
+    "data.writing": ("write",),
     "store.hub": ("load",),
     "measurement": ("Measurement",),
     "posterior": ("Posterior",),

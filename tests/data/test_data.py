@@ -564,7 +564,10 @@ def test_a_set_too_large_for_memory_or_disk_says_so(tmp_path: Path, monkeypatch:
     with pytest.raises(MemoryError, match="cache=DIRECTORY"):
         load_images(f"folder:{tmp_path}")
     if Path("/dev/full").exists():
-        monkeypatch.setattr(Path, "open", lambda self, mode: open("/dev/full", "wb"))  # noqa: PTH123, SIM115
+        opened = Path.open
+        monkeypatch.setattr(
+            Path, "open", lambda self, mode: opened(Path("/dev/full"), "wb") if "x" in mode else opened(self, mode)
+        )
         with pytest.raises(OSError, match=r"could not write the decoded images.*No space left"):
             load_images(f"folder:{tmp_path}", cache=tmp_path / "cache")
         assert not list((tmp_path / "cache").iterdir())

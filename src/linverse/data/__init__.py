@@ -9,8 +9,12 @@ from linverse.data.folder import load_folder
 from linverse.data.idx import ChecksumError, read_idx
 from linverse.data.images import ImageSet
 from linverse.data.loading import load_images
+from linverse.data.mask_files import read_mask
 from linverse.data.npz import load_npz
 from linverse.data.packages import FetchError
+from linverse.data.picture import Picture
+from linverse.data.reading import read
+from linverse.data.writing import write
 
 __all__ = [
     "FORMS",
@@ -19,6 +23,7 @@ __all__ = [
     "FetchError",
     "ImageSet",
     "PhotographCrops",
+    "Picture",
     "PixelFormat",
     "cache_directory",
     "describe",
@@ -27,5 +32,8 @@ __all__ = [
     "load_folder",
     "load_images",
     "load_npz",
+    "read",
     "read_idx",
+    "read_mask",
+    "write",
 ]

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from linverse.data.reading import LARGEST, Raw, read_raw, shown
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -43,8 +45,8 @@ class PixelFormat:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """Decoded pixels [C, H, W] and whether there was transparency in them."""
+class Decoded:
+    """Pixels [C, H, W] and whether there was transparency in them."""
 
     pixels: Bytes
     transparent: bool
@@ -56,16 +58,18 @@ class Picture:
         return channels, height, width
 
 
-def decode(path: Path, wanted: PixelFormat) -> Picture:
+def decode(path: Path, wanted: PixelFormat) -> Decoded:
     """Read one image file; whatever is wrong with it, the error names it."""
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     try:
-        with Image.open(path) as source:
-            image, transparent = flatten(ImageOps.exif_transpose(source), png=source.format == "PNG")
-        return Picture(_planar(fit(image, wanted)), transparent)
-    except Exception as error:  # Pillow's decoders raise a dozen kinds; a folder of 200 000 files needs the name
-        raise ValueError(f"image {path}: {error}") from error
+        values, transparent = eight_bits(read_raw(path, LARGEST))
+        picture = Image.fromarray(values[..., 0] if values.shape[2] == 1 else values)
+        return Decoded(_planar(fit(picture, wanted)), transparent)
+    except ValueError as error:
+        raise ValueError(
+            f"image {shown(path)}: {str(error).removeprefix(f'{shown(path)} cannot be read: ')}"
+        ) from error
 
 
 def conform(images: Bytes, wanted: PixelFormat) -> Bytes:
@@ -78,20 +82,15 @@ def conform(images: Bytes, wanted: PixelFormat) -> Bytes:
     return np.stack([_planar(fit(picture, wanted)) for picture in pictures])
 
 
-def flatten(image: Image, *, png: bool) -> tuple[Image, bool]:
-    """Any of Pillow's modes → 8-bit "L" or "RGB", and whether transparency was composited on black."""
-    from PIL import Image as pillow
-
-    if image.mode.startswith("I;16") or (image.mode == "I" and png):  # older Pillows open 16-bit PNG as "I"
-        return _from_sixteen_bits(image)
-    if image.mode in ("I", "F"):
-        raise ValueError("32-bit pixels have no agreed white; convert it to 8 or 16 bits")
-    mode = "L" if image.mode in ("1", "L", "LA") else "RGB"
-    if "A" not in image.getbands() and "transparency" not in image.info:
-        return image.convert(mode), False
-    layered = image.convert("RGBA")
-    on_black = pillow.alpha_composite(pillow.new("RGBA", layered.size, (0, 0, 0, 255)), layered)
-    return on_black.convert("RGB").convert(mode), layered.getchannel("A").getextrema() != (255, 255)
+def eight_bits(raw: Raw) -> tuple[Bytes, bool]:
+    """Values of any depth as bytes [H, W, C], and whether transparency was composited on black."""
+    if raw.depth is None or raw.window is None:
+        raise ValueError(f"pixels of {raw.values.dtype} have no agreed white; convert it to 8 or 16 bits")
+    top = 2.0**raw.depth - 1
+    values = raw.values if raw.depth == 8 else np.rint(raw.values * (255 / top))
+    if raw.alpha is None or bool((raw.alpha == top).all()):
+        return values.astype(np.uint8), False
+    return np.rint(values * (raw.alpha[..., None] / top)).astype(np.uint8), True
 
 
 def fit(image: Image, wanted: PixelFormat) -> Image:
@@ -113,16 +112,6 @@ def fit(image: Image, wanted: PixelFormat) -> Image:
         image = image.resize(covering, Resampling.LANCZOS)
     left, top = (image.width - width) // 2, (image.height - height) // 2
     return image.crop((left, top, left + width, top + height))
-
-
-def _from_sixteen_bits(image: Image) -> tuple[Image, bool]:
-    """Grey of 16 bits; PNG may name one value of it transparent."""
-    from PIL import Image as pillow
-
-    values = np.asarray(image).astype(np.int64)
-    clear = values == image.info.get("transparency", -1)
-    eight = np.rint(np.where(clear, 0, values) / 257).astype(np.uint8)
-    return pillow.fromarray(eight), bool(clear.any())
 
 
 def _planar(image: Image) -> Bytes:

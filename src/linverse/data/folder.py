@@ -20,7 +20,7 @@ from uuid import uuid4
 import numpy as np
 from torch import Tensor
 
-from linverse.data.decode import Bytes, Picture, PixelFormat, Shape, decode
+from linverse.data.decode import Bytes, Decoded, PixelFormat, Shape, decode
 from linverse.data.images import ImageSet
 from linverse.data.split import belongs, check_split, refuse_empty
 from linverse.data.storage import fingerprint, in_memory, mapped, on_disk
@@ -106,7 +106,7 @@ class _Decoder:
                 self.transparent += sum(picture.transparent for picture in pictures)
                 yield np.stack([picture.pixels for picture in pictures])
 
-    def _check(self, files: list[Path], pictures: list[Picture]) -> None:
+    def _check(self, files: list[Path], pictures: list[Decoded]) -> None:
         for file, picture in zip(files, pictures, strict=True):
             if picture.shape != self.shape:
                 raise ValueError(

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -22,7 +22,17 @@ from linverse.rng import normal_like
 from linverse.units import variance_from_sigma
 
 Size = tuple[int, int]
-ImageLike = Tensor | np.ndarray[Any, Any] | Sequence[Any]  # a tensor, a numpy array or nested lists
+
+
+class ArrayLike(Protocol):
+    """What turns into an array by itself: a `Picture`, say."""
+
+    def __array__(self) -> np.ndarray[Any, Any]: ...
+
+
+ImageLike = (
+    Tensor | np.ndarray[Any, Any] | Sequence[Any] | ArrayLike
+)  # a tensor, a numpy array, nested lists, a picture
 SLACK = 0.5  # how far outside of [0, 1] a clean image may lie
 
 
@@ -31,6 +41,8 @@ def as_tensor(values: ImageLike, name: str = "image") -> Tensor:
 
     Integers are refused: nobody can tell whether 1 is white or almost black.
     """
+    if not isinstance(values, Tensor | np.ndarray) and hasattr(values, "__array__"):
+        values = np.asarray(values)
     if isinstance(values, Tensor):
         tensor = values
     elif isinstance(values, np.ndarray | list | tuple) and not (
