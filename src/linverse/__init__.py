@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         HalfMask,
         Inpainting,
         MotionBlur,
+        PowerLawNoise,
         RandomPixels,
         SuperResolution,
     )
@@ -67,6 +68,7 @@ __all__ = [
     "MotionBlur",
     "Picture",
     "Posterior",
+    "PowerLawNoise",
     "RandomPixels",
     "SpatialCovariance",
     "SuperResolution",
@@ -100,6 +102,7 @@ _HOMES = {
         "HalfMask",
         "Inpainting",
         "MotionBlur",
+        "PowerLawNoise",
         "RandomPixels",
         "SuperResolution",
     ),

@@ -79,3 +79,20 @@ def test_a_noise_map_of_another_size_is_refused() -> None:
     for call in (dg.Denoising(noise_map((6, 5))).measure, dg.Denoising(noise_map((6, 5))).from_raw):
         with pytest.raises(ValueError, match=r"noise map has shape \(1, 6, 5\)"):
             call(image())
+
+
+@pytest.mark.parametrize("exponent", [1.0, 0.0, -1.0])
+def test_power_law_noise_has_the_power_it_says(exponent: float) -> None:
+    """σ² in all, spread over frequencies as 1/fˢ; the measurement carries that Σ."""
+    size, count = (16, 12), 4000
+    noise = dg.PowerLawNoise(0.2, exponent)
+    x = torch.full((count, 1, *size), 0.5, dtype=torch.float64)
+    measurement = noise.measure(x, keyed_generator("power law"))
+    coefficients = measurement.template.analysis(measurement.raw - x)
+    expected = measurement.log_noise.exp()[0, 0]
+    ratio = coefficients.square().mean(dim=0)[0] / expected
+    assert float((ratio - 1).abs().max()) < 6 * (2 / count) ** 0.5
+    assert float(expected.mean()) == pytest.approx(0.04, rel=1e-6)
+    radius = torch.hypot(*measurement.template.frequencies())
+    far = expected[radius > 0] * radius[radius > 0] ** exponent
+    assert float(far.max() / far.min()) == pytest.approx(1, rel=1e-6)

@@ -11,7 +11,7 @@ tasks        named presets: "box", "gauss:std=1.2"
 from linverse.degradations.base import Degradation, ImageLike, Size, as_image, as_tensor
 from linverse.degradations.blurs import Blur, Convolution, Defocus, GaussianBlur, MotionBlur
 from linverse.degradations.masks import Box, Demosaicing, HalfMask, Inpainting, Masking, RandomPixels, read_mask
-from linverse.degradations.noise import ColouredNoise, Denoising
+from linverse.degradations.noise import ColouredNoise, Denoising, PowerLawNoise
 from linverse.degradations.resolution import SuperResolution
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Inpainting",
     "Masking",
     "MotionBlur",
+    "PowerLawNoise",
     "RandomPixels",
     "Size",
     "SuperResolution",

@@ -1,4 +1,4 @@
-"""Noise without a blur or a mask: white, with a level per pixel (a noise map), or of any known covariance."""
+"""Noise without a blur or a mask: white, with a level per pixel (a noise map), pink or blue, or of any known covariance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from linverse.covariance import Covariance, SpatialCovariance
+from linverse.covariance import Covariance, FourierCovariance, SpatialCovariance
 from linverse.degradations.base import (
     SLACK,
     Degradation,
@@ -115,3 +115,38 @@ class ColouredNoise(Degradation):
         self.cov.check_image(raw)
         log_variance = self.cov.log_variance
         return Measurement(raw, self.cov[:1], self.cov.analysis(raw), torch.zeros_like(log_variance), log_variance)
+
+
+class PowerLawNoise(Degradation):
+    """y = x + stationary noise of standard deviation σ whose power falls as 1/fˢ: pink for s = 1, white for 0, blue for −1.
+
+    >>> import torch, linverse as lv
+    >>> lv.PowerLawNoise(sigma=0.1, exponent=1.0).measure(torch.rand(1, 1, 8, 8)).template.basis
+    'fourier'
+    """
+
+    def __init__(self, sigma: float, exponent: float = 1.0) -> None:
+        self.sigma, self.exponent = checked_sigma(sigma), float(exponent)
+
+    def __repr__(self) -> str:
+        return f"PowerLawNoise(sigma={self.sigma:g}, exponent={self.exponent:g})"
+
+    def operator(self, x: Tensor) -> Tensor:
+        return x
+
+    def covariance(self, like: Tensor) -> Covariance:
+        """Σ for images [B, C, H, W]; the mean of the image counts as a wave of half a cycle."""
+        template = blank(FourierCovariance, like, size_of(like))
+        radius = torch.hypot(*template.frequencies())
+        radius[0, 0] = 0.5 / max(size_of(like))
+        power = radius ** (-self.exponent)
+        variance = self.sigma**2 * power / power.mean() + rounding_variance(like)
+        return template.with_log_variance(variance.log()[None, None].to(like))
+
+    def add_noise(self, clean: Tensor, generator: torch.Generator | None) -> Tensor:
+        cov = self.covariance(clean)
+        return clean + cov.expand(len(clean)).colour(normal_like(clean, generator))
+
+    def encode(self, raw: Tensor) -> Measurement:
+        cov = self.covariance(raw)
+        return Measurement(raw, cov, cov.analysis(raw), torch.zeros_like(cov.log_variance), cov.log_variance)

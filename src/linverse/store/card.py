@@ -22,11 +22,19 @@ tags:
 """
 
 
+BANDS_HEAD = ("noise", "coefficients", "mean of κ (0)", "slope (1)", "squared error ÷ its variance (1)")
+BANDS_EXPLAINED = (
+    "The covariance score κ on held-out images with known noise, by kind of noise and by its size λ against the images' own variance C: "
+    "what a model is sure of (means near 0, slopes near 1) and what it is not. *Unseen* noise was not trained on."
+)
+
+
 @dataclass(frozen=True)
 class Card:
     """All that is told of a model; what does not apply to one is left empty and is not written.
 
-    `self_test` holds the numbers, `tests` their rows (test, value, meaning) as a person reads them.
+    `self_test` holds the numbers, `tests` their rows (test, value, meaning) as a person reads them, `bands` the rows of the covariance
+    score by kind of noise and band (noise, group, mean, slope, variance).
     """
 
     name: str
@@ -45,6 +53,7 @@ class Card:
     constant: float | None = None
     self_test: dict[str, Any] = field(default_factory=dict)
     tests: tuple[tuple[str, str, str], ...] = ()
+    bands: tuple[tuple[str, str, str, str, str], ...] = ()
     reference_images: int | None = None
     limits: str = ""
     training: dict[str, Any] = field(default_factory=dict)
@@ -61,7 +70,10 @@ class Card:
         try:
             data = json.loads(content)
             rows = tuple((test, value, meaning) for test, value, meaning in data.pop("tests", ()))
-            return cls(**data, tests=rows)
+            bands = tuple(
+                (noise, group, mean, slope, spread) for noise, group, mean, slope, spread in data.pop("bands", ())
+            )
+            return cls(**data, tests=rows, bands=bands)
         except (ValueError, TypeError, AttributeError) as error:
             raise ModelFileError(f"{CARD} holds no card of this version of linverse: {error}") from error
 
@@ -97,6 +109,8 @@ class Card:
         lines += markdown_table(("training", ""), self.rows())
         if self.tests:
             lines += markdown_table(("self-test", "value", "meaning"), list(self.tests))
+        if self.bands:
+            lines += [BANDS_EXPLAINED, "", *markdown_table(BANDS_HEAD, list(self.bands))]
         if self.limits:
             lines += [f"**Limits.** It {self.limits}.", ""]
         return "\n".join(lines)

@@ -12,12 +12,16 @@ from linverse.models.energies.learned import LearnedEnergy
 from linverse.rng import keyed_generator
 from linverse.store.card import Card, data_facts
 from linverse.store.references import References
+from linverse.training.bands import BandTest, band_tests
+from linverse.training.floor import FloorTest, floor_test
 from linverse.training.limits import limits
 from linverse.training.loop import Trainer, parameter_count
 from linverse.training.losses import Part
 from linverse.training.normalise import SelfTest, normalising_constant, self_test
 from linverse.training.presets import PRESETS
 from linverse.training.sources import some_images
+
+BAND_IMAGES = 128  # for the tests that look at many levels and kinds of noise
 
 
 def merge_parts(batches: list[list[Part]]) -> list[Part]:
@@ -44,6 +48,14 @@ def run_self_test(trainer: Trainer, energy: LearnedEnergy, images: int) -> SelfT
     parts = merge_parts(trainer.held_out_parts(images))
     bases = config.covariances.bases(config.sample_shape)
     return self_test(energy, held_out, parts, bases)
+
+
+def run_band_tests(trainer: Trainer, energy: LearnedEnergy) -> tuple[FloorTest, list[BandTest]]:
+    """The gap at the floor and the covariance score by band, on held-out images."""
+    few = min(BAND_IMAGES, trainer.config.self_test_images, len(trainer.held_out))
+    x = trainer.held_out.batch(torch.arange(few)).to(energy.form.log_prior)
+    kinds = tuple(component.distribution.kind for component in trainer.config.covariances.components)
+    return floor_test(energy, x), band_tests(energy, x, kinds)
 
 
 def references(trainer: Trainer) -> References | None:
@@ -73,12 +85,18 @@ def finish(trainer: Trainer, folder: Path, name: str) -> Card:
     )
     if isinstance(model, LearnedEnergy):
         tested, kept = run_self_test(trainer, model, config.self_test_images), references(trainer)
+        floor, bands = run_band_tests(trainer, model)
         model.attach(REFERENCE, None if kept is None else kept.encode())
         card = replace(
             card,
             constant=float(model.constant),
-            self_test=tested.to_dict(),
-            tests=tuple(tested.table()),
+            self_test={
+                **tested.to_dict(),
+                "floor": floor.to_dict(),
+                "bands": [test.to_dict() for test in bands],
+            },
+            tests=(*tested.table(), floor.row()),
+            bands=tuple(test.row() for test in bands),
             reference_images=0 if kept is None else len(kept),
         )
     card.attach_to(model)
