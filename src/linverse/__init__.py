@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from linverse.energy import Energy, Evaluation, evaluate
     from linverse.measurement import Measurement
     from linverse.posterior import Posterior
+    from linverse.report.restoration import plot
     from linverse.store.hub import load
 
 __version__ = "0.1.0"
@@ -75,6 +76,7 @@ __all__ = [
     "VarianceRange",
     "evaluate",
     "load",
+    "plot",
     "read",
     "read_mask",
     "write",
@@ -111,6 +113,7 @@ _HOMES = {
     "data.reading": ("read",),
     "data.mask_files": ("read_mask",),
     "data.writing": ("write",),
+    "report.restoration": ("plot",),
     "store.hub": ("load",),
     "measurement": ("Measurement",),
     "posterior": ("Posterior",),

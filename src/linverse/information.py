@@ -79,7 +79,12 @@ def next_coefficients(energy: Energy, y: Tensor, cov: Covariance, sigma: float, 
 
     Coefficients closer than `spacing` to a chosen one are passed over: neighbours tell much the same.
     """
-    gain = information_gain(evaluate(energy, y, cov).variance.mean(dim=1), sigma)
+    return most_informative(evaluate(energy, y, cov).variance, sigma, count, spacing)
+
+
+def most_informative(variance: Tensor, sigma: float, count: int, spacing: int = 1) -> Tensor:
+    """The same from posterior variances [B, C, H, W] that are known already (`post.std() ** 2`)."""
+    gain = information_gain(variance.mean(dim=1), sigma)
     return torch.stack([_top(image, count, spacing) for image in gain])
 
 

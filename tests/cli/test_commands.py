@@ -199,7 +199,12 @@ def test_a_measurement_is_taken_as_it_is(inside: Path, model: Path) -> None:
     seen = np.asarray(Image.open(inside / "digit.png")) / 255
     assert pixels[0, :, :4] == pytest.approx(seen[:, :4], abs=1e-6)
     assert not pixels[0, :, 4:].any()
+    assert record("masked")["measure_next"] == []
+    again = ("--mask", "mask.png", "--samples", 0, "--model", model, "--out", "masked", "--measure-next", 3)
+    run("restore", "digit.png", *again)
     found = record("masked")
+    assert len(found["measure_next"]) == 3
+    assert all(column >= 4 for _, column in found["measure_next"])  # what is missing tells most
     assert (found["free_dimensions"], found["sigma"], found["simulated"]) == (32, 1e-3, False)
     assert "truth" not in found
     save(inside / "small.png", torch.rand(2, 2, generator=keyed_generator(3)))

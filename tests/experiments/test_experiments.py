@@ -210,7 +210,9 @@ def test_dual_finds_the_constant_and_single_does_not(tmp_path: Path, monkeypatch
 
 
 def grid_of_noise(found: object) -> Figure:
-    return figures.image_grid([[torch.rand(1, 4, 4), None]])
+    figure, (axes,) = figures.panels(1)
+    figures.draw_cell(axes, torch.rand(1, 4, 4), None)
+    return figure
 
 
 def install(monkeypatch: pytest.MonkeyPatch, result: ExperimentResult) -> None:
@@ -329,26 +331,3 @@ def test_style_is_left_behind() -> None:
     with figures.style():
         assert not matplotlib.rcParams["axes.spines.top"]
     assert dict(matplotlib.rcParams) == before
-
-
-def test_image_grid_places_images_and_titles() -> None:
-    images = [[torch.full((3, 4, 5), 0.5), torch.rand(4, 5)], [torch.full((1, 4, 5), 2.0)]]
-    figure = figures.image_grid(
-        images, row_titles=["r", "s"], column_titles=["a", "b"], title="t", colour_maps={1: ("magma", 0.0, 0.3)}
-    )
-    axes = figure.axes
-    assert len(axes) == 4
-    assert [len(a.images) for a in axes] == [1, 1, 1, 0]
-    assert axes[0].images[0].get_array().shape == (4, 5, 3)
-    assert float(axes[2].images[0].get_array().max()) == 1.0  # clamped to what a screen shows
-    assert axes[1].images[0].get_clim() == (0.0, 0.3)
-    assert (axes[1].get_title(), axes[2].get_ylabel()) == ("b", "s")
-
-
-def test_grids_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one image"):
-        figures.image_grid([])
-    with pytest.raises(ValueError, match="1 row and 0 column titles do not fit a grid of 2×1"):
-        figures.image_grid([[None], [None]], row_titles=["a"])
-    with pytest.raises(ValueError, match=r"shape \(2, 4, 4\)"):
-        figures.image_grid([[torch.zeros(2, 4, 4)]])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from rich.console import Console
 
+from linverse.cli.parsing import parse
 from linverse.report.console import note, plain_warnings
 
 if TYPE_CHECKING:
@@ -74,9 +75,7 @@ class BlindOptions:
 
 def main(arguments: list[str]) -> None:
     """Parse and run."""
-    options = tyro.cli(
-        BlindOptions, args=arguments, prog="linverse blind", description=HELP, config=(tyro.conf.FlagCreatePairsOff,)
-    )
+    options = parse(BlindOptions, arguments, "blind", HELP)
     console = Console()
     with plain_warnings(console):
         run(options, console)

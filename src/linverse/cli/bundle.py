@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from linverse.cli.parsing import parse
 from linverse.store.bundle import bundle
 
 
@@ -26,7 +27,7 @@ class BundleOptions:
 
 def main(arguments: list[str]) -> None:
     """Parse and run."""
-    options = tyro.cli(BundleOptions, args=arguments, prog="linverse bundle", config=(tyro.conf.FlagCreatePairsOff,))
+    options = parse(BundleOptions, arguments, "bundle")
     folder = bundle(options.run, options.name, replace=options.replace)
     files = ", ".join(sorted(path.name for path in folder.iterdir()))
     Console().print(f"bundled {options.name}: {folder} holds {files}", highlight=False, soft_wrap=True)

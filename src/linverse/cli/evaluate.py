@@ -17,6 +17,7 @@ import tyro
 from rich.console import Console
 
 from linverse.baselines import EnergyDenoiser
+from linverse.cli.parsing import parse
 from linverse.evaluation import (
     EvaluationFolder,
     EvaluationSetting,
@@ -121,13 +122,7 @@ class EvaluateOptions:
 
 def main(arguments: list[str]) -> None:
     """Parse and run."""
-    options = tyro.cli(
-        EvaluateOptions,
-        args=arguments,
-        prog="linverse evaluate",
-        description=HELP,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
+    options = parse(EvaluateOptions, arguments, "evaluate", HELP)
     console = Console()
     if options.list:
         show_list(console, load_energy(options.model).shape[1:] if options.model else (28, 28))

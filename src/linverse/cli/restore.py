@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from rich.console import Console
 
+from linverse.cli.parsing import parse
 from linverse.report.console import note, plain_warnings
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class RestoreOptions:
     """how many posterior samples to draw (0: only the one-shot mean and standard deviation)"""
     steps: int = 50
     """network evaluations a sample"""
+    measure_next: int = 0
+    """name so many pixels that would tell the most if they were measured next, at least two pixels apart"""
     seed: int = 0
     """of all that is random"""
     resize: bool = False
@@ -69,13 +72,7 @@ class RestoreOptions:
 
 def main(arguments: list[str]) -> None:
     """Parse and run."""
-    options = tyro.cli(
-        RestoreOptions,
-        args=arguments,
-        prog="linverse restore",
-        description=HELP,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
+    options = parse(RestoreOptions, arguments, "restore", HELP)
     console = Console()
     check(options)
     with plain_warnings(console):
@@ -96,6 +93,7 @@ def check(options: RestoreOptions) -> None:
 
 def run(options: RestoreOptions, console: Console) -> None:
     """Load, restore, write."""
+    from linverse.information import most_informative
     from linverse.posterior import Posterior
     from linverse.report.console import ProgressBars
     from linverse.report.output import OutputFolder
@@ -116,9 +114,15 @@ def run(options: RestoreOptions, console: Console) -> None:
     write_one_shot(out, result)
     with ProgressBars(console) as progress:
         result = add_samples(result, posterior, options.samples, options.steps, seed=options.seed, progress=progress)
-    seconds = time.monotonic() - started
-    write_rest(out, result, {**settings(options, degradation, energy), "seconds": round(seconds, 1)})
+    next_pixels = []
+    if options.measure_next:
+        places = most_informative(result.std[None].square(), max(degradation.sigma, 1e-3), options.measure_next, 2)
+        next_pixels = [tuple(place) for place in places[0].tolist()]
+    told = {"measure_next": next_pixels, "seconds": round(time.monotonic() - started, 1)}
+    write_rest(out, result, settings(options, degradation, energy) | told)
     show(console, result, out)
+    if next_pixels:
+        note(console, f"measure next (row, column): {', '.join(map(str, next_pixels))}")
     if not result.completed:
         note(console, f"interrupted: {out.folder} holds what there was")
         raise SystemExit(130)

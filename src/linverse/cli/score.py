@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from linverse.cli.parsing import parse
 from linverse.report.console import note, plain_warnings
 
 HELP = """How probable are these pictures under a model? Log-densities in nats and bits/dim, sorted, with a gallery.
@@ -45,9 +46,7 @@ class ScoreOptions:
 
 def main(arguments: list[str]) -> None:
     """Parse and run."""
-    options = tyro.cli(
-        ScoreOptions, args=arguments, prog="linverse score", description=HELP, config=(tyro.conf.FlagCreatePairsOff,)
-    )
+    options = parse(ScoreOptions, arguments, "score", HELP)
     if not options.images:
         raise ValueError("name at least one picture or folder: linverse score shoe.png photos/")
     console = Console()

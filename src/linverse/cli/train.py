@@ -9,10 +9,9 @@ from pathlib import Path
 import torch
 import tyro
 from rich.console import Console
-from rich.table import Table
 
 from linverse.data import load_images
-from linverse.store.card import Card
+from linverse.report.card import show_self_test
 from linverse.training.classifier import train_classifier
 from linverse.training.config import TrainConfig
 from linverse.training.loop import Trainer, parameter_count
@@ -103,7 +102,7 @@ def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
         print(f"\n{stopped}", file=sys.stderr)
         raise SystemExit(130) from None
     if card is not None:
-        print_self_test(console, card)
+        show_self_test(console, card)
         console.print(f"model saved in {folder / 'model'}")
 
 
@@ -133,12 +132,3 @@ def train_digit_classifier(arguments: list[str]) -> None:
     settings = {"epochs": options.epochs, "batch": options.batch, "seed": options.seed}
     train_classifier(images, held_out, folder, **settings, report=console.print)
     console.print(f"model saved in {folder}")
-
-
-def print_self_test(console: Console, card: Card) -> None:
-    """The self-tests as a table a user understands; a denoiser has none."""
-    if card.tests:
-        table = Table("self-test", "value", "meaning")
-        for row in card.tests:
-            table.add_row(*row)
-        console.print(table)

@@ -14,10 +14,11 @@ from rich.table import Table
 from torch import Tensor
 
 from linverse.measurement import Measurement
+from linverse.posterior import Posterior
 from linverse.report.console import note
 from linverse.report.output import OutputFolder
-from linverse.report.style import caption, draw_cell, figure_bytes, nats, painted, set_gaps
-from linverse.restoration import LARGEST_STD, Restoration
+from linverse.report.style import caption, draw_cell, figure_bytes, nats, painted, set_gaps, style
+from linverse.restoration import LARGEST_STD, Restoration, restore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +39,23 @@ def draw_std(axes: Axes, std: Tensor, highest: float | None = None) -> None:
     """A map of standard deviations; colour channels are averaged."""
     top = float(std.max()) if highest is None else highest
     draw_cell(axes, std.mean(dim=0), (STD_COLOURS, 0.0, min(max(top, 1e-9), LARGEST_STD)))
+
+
+def plot(
+    posterior: Posterior, samples: int = 8, path: int = 50, *, seed: int = 0, truth: Tensor | None = None
+) -> Figure:
+    """All answers about one measurement as a figure: what was seen, the mean, its standard deviation, and samples.
+
+    >>> import torch, linverse as lv
+    >>> from linverse.data.examples import load_examples
+    >>> boot = load_examples("fashion-mnist").batch(torch.tensor([0]))
+    >>> post = lv.Posterior(lv.load("fashion-mnist"), lv.Box(14, sigma=0.01).measure(boot))
+    >>> lv.plot(post, samples=0)
+    <Figure size 960x320 with 3 Axes>
+    """
+    result = restore(posterior, samples=samples, path=path, seed=seed, truth=truth)
+    with style():
+        return restoration_figure(result, repr(posterior.measurement))
 
 
 def restoration_figure(result: Restoration, title: str, across: int = 8) -> Figure:

@@ -1,4 +1,4 @@
-"""How figures look: one style, one palette, and the two layouts that experiments need.
+"""How figures look: one style, one palette, equal panels, and pictures in cells.
 
 Colours are Okabe & Ito's (2008), which stay apart for the colour-blind; every curve also has its own dash, so that they stay apart
 in grey. Figures are made without pyplot: no window, no global list of figures to forget to close.
@@ -6,7 +6,7 @@ in grey. Figures are made without pyplot: no window, no global list of figures t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -104,49 +104,6 @@ def painted(image: Tensor, missing: Tensor) -> Tensor:
     """[C, H, W] and a boolean [1 or C, H, W] → [3, H, W] with the missing pixels in their colour."""
     colour = image.new_tensor(MISSING).reshape(3, 1, 1)
     return torch.where(missing.any(dim=0, keepdim=True), colour, image.detach().clamp(0, 1).expand(3, -1, -1))
-
-
-def image_grid(
-    rows: Sequence[Sequence[Tensor | None]],
-    *,
-    row_titles: Sequence[str] = (),
-    column_titles: Sequence[str] = (),
-    title: str = "",
-    cell: float = 1.1,
-    colour_maps: dict[int, tuple[str, float, float]] | None = None,
-) -> Figure:
-    """Rows of images in [0, 1] (None: an empty cell), labelled at the left and at the top; `cell` is the side in inches.
-
-    `colour_maps` gives a column of maps (a standard deviation, say) its own colours: {column: (name, lowest, highest)}.
-    """
-    from matplotlib.figure import Figure
-
-    columns = check_grid(rows, row_titles, column_titles)
-    figure = Figure(figsize=(cell * columns + 0.3, cell * len(rows) + 0.3), layout="constrained")
-    set_gaps(figure, 0.015, 0.015)
-    grid = figure.subplots(len(rows), columns, squeeze=False)
-    for r, row in enumerate(rows):
-        for c in range(columns):
-            draw_cell(grid[r, c], row[c] if c < len(row) else None, (colour_maps or {}).get(c))
-    for axes, text in zip(grid[0], column_titles, strict=False):
-        axes.set_title(text, fontsize=9, fontweight="normal", loc="center", pad=4)
-    for axes, text in zip(grid[:, 0], row_titles, strict=False):
-        axes.set_ylabel(text, fontsize=9, labelpad=4)
-    if title:
-        figure.suptitle(title, fontsize=11, fontweight="bold", x=0.01, ha="left")
-    return figure
-
-
-def check_grid(rows: Sequence[Sequence[object]], row_titles: Sequence[str], column_titles: Sequence[str]) -> int:
-    """The number of columns of a grid whose titles fit it."""
-    columns = max((len(row) for row in rows), default=0)
-    if columns == 0:
-        raise ValueError("a grid needs at least one image")
-    if len(row_titles) not in (0, len(rows)) or len(column_titles) not in (0, columns):
-        raise ValueError(
-            f"{len(row_titles)} row and {len(column_titles)} column titles do not fit a grid of {len(rows)}×{columns}"
-        )
-    return columns
 
 
 def draw_cell(axes: Axes, image: Tensor | None, colours: tuple[str, float, float] | None) -> None:

@@ -16,8 +16,6 @@ With g = ∂R/∂w and r = ∂R/∂log λ at fixed w, and without cancellation a
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -62,8 +60,7 @@ class GaussianResidual(nn.Module):
     def gaussian_energy(self, z: Tensor, cov: Covariance) -> Tensor:
         """U_G, [B], float64."""
         total = cov.with_log_variance(torch.logaddexp(self.log_prior, cov.log_variance))
-        quadratic = total.mahalanobis_coefficients(z - cov.analysis(self.mean[None]))
-        return 0.5 * (quadratic + total.logdet() + cov.dim * math.log(2 * math.pi))
+        return -total.log_normal_coefficients(z - cov.analysis(self.mean[None]))
 
     # --- the network -----------------------------------------------------------------------------------------------------
 

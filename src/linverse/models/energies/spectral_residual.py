@@ -9,8 +9,6 @@ r = ∂(Δ+R)/∂log λ at fixed w, and without cancellation at any λ,
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -50,8 +48,7 @@ class SpectralResidual(NetworkResidual):
     def plain_energy(self, z: Tensor, cov: Covariance) -> Tensor:
         """U_C̄, [B], float64: the Gaussian of one variance."""
         total = cov.with_log_variance(torch.logaddexp(self.log_prior, cov.log_variance))
-        quadratic = total.mahalanobis_coefficients(z - self._mean_coefficients(cov, z))
-        return 0.5 * (quadratic + total.logdet() + cov.dim * math.log(2 * math.pi))
+        return -total.log_normal_coefficients(z - self._mean_coefficients(cov, z))
 
     def gaussian_energy(self, z: Tensor, cov: Covariance) -> Tensor:
         """U₀ = U_C̄ + Δ, [B], float64."""
