@@ -24,9 +24,11 @@ from linverse.degradations import (
 )
 from linverse.energy import Energy, evaluate
 from linverse.measurement import Measurement
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.posterior import Posterior, gaussian_energy, residual
 from linverse.rng import keyed_generator
 from oracles import Law, matrix_of
+from tiny import tiny_energy
 
 SHAPE: Shape = (2, 6, 6)
 DIM = 72
@@ -465,3 +467,84 @@ def test_the_energy_of_a_posterior_is_any_energy() -> None:
     _, measurement = measured("denoising")
     mean = Posterior(energy, measurement).mean()
     torch.testing.assert_close(mean, measurement.raw / (1 + SIGMA**2))
+
+
+@pytest.fixture(scope="module")
+def network() -> LearnedEnergy:
+    return tiny_energy((1, 8, 8)).float()
+
+
+def test_a_network_takes_arrays_lists_and_every_precision(network: LearnedEnergy) -> None:
+    """It answers in the precision of its weights, the same to float32."""
+    raw = torch.rand(1, 1, 8, 8, generator=keyed_generator("raw"), dtype=torch.float64)
+    x = torch.rand(1, 1, 8, 8, generator=keyed_generator("x"), dtype=torch.float64)
+    wanted = Posterior(network, Denoising(0.3).from_raw(raw.float()))
+    turned = raw.transpose(2, 3).contiguous().transpose(2, 3)
+    for given in (raw, raw.numpy(), raw.tolist(), turned, raw.numpy()[:, :, ::-1][:, :, ::-1]):
+        posterior = Posterior(network, Denoising(0.3).from_raw(given))
+        assert posterior.mean().dtype == torch.float32
+        torch.testing.assert_close(posterior.mean(), wanted.mean())
+    for given in (x, x.numpy(), x.tolist(), x.float(), x.transpose(2, 3).contiguous().transpose(2, 3)):
+        torch.testing.assert_close(wanted.log_prob(given), wanted.log_prob(x.float()), rtol=1e-6, atol=1e-3)
+    coarse = wanted.log_prob(x.half())
+    torch.testing.assert_close(coarse, wanted.log_prob(x.half().float()))
+    samples = wanted.sample(2, 3, finish="floor", generator=keyed_generator("s"))
+    ranked, _ = wanted.rank(samples.double().numpy())  # type: ignore[arg-type]
+    torch.testing.assert_close(ranked.float().sort(dim=0).values, samples.sort(dim=0).values)
+
+
+def test_what_is_no_image_has_no_density(network: LearnedEnergy) -> None:
+    posterior = Posterior(network, Denoising(0.3).from_raw(torch.rand(1, 1, 8, 8)))
+    x = torch.rand(1, 1, 8, 8)
+    spoiled = x.clone()
+    spoiled[0, 0, 2, 3] = math.nan
+    refused: list[tuple[object, type[Exception], str]] = [
+        (None, TypeError, "image is None; give a tensor, a numpy array"),
+        ("x", TypeError, "image is a str"),
+        ((x * 255).to(torch.uint8), ValueError, "dtype uint8.*divide 8-bit values by 255"),
+        (x[:0], ValueError, "there is nothing in it"),
+        (spoiled, ValueError, "1 NaN or infinite"),
+        (x.expand(1, 3, -1, -1), ValueError, r"image has shape \(1, 3, 8, 8\)"),
+        (x[0], ValueError, "image has shape"),
+    ]
+    for given, error, message in refused:
+        with pytest.raises(error, match=message):
+            posterior.log_prob(given)  # type: ignore[arg-type]
+        if isinstance(given, Tensor) and given.ndim == 4:
+            with pytest.raises(ValueError, match=r"samples ha|image has shape"):
+                posterior.rank(given[None])
+
+
+def test_what_is_no_measurement_has_no_posterior(network: LearnedEnergy) -> None:
+    for given in (None, torch.rand(1, 1, 8, 8)):
+        with pytest.raises(TypeError, match=r"measurement is a .*; make one by a degradation, e.g. lv.Denoising"):
+            Posterior(network, given)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="measurement is of 3×8×8 images; the model takes 1×8×8"):
+        Posterior(network, Denoising(0.3).from_raw(torch.rand(1, 3, 8, 8)))
+
+
+def test_what_is_printed_of_a_posterior_is_short(network: LearnedEnergy) -> None:
+    found = repr(Posterior(network, Denoising(0.3).from_raw(torch.rand(2, 1, 8, 8))))
+    assert (
+        found == "Posterior(LearnedEnergy, Measurement(2 of 1×8×8 in the spatial basis, 100 % measured, noise std 0.3))"
+    )
+
+
+def test_the_energy_of_the_measurement_is_evaluated_once() -> None:
+    """Mean, spread, evidence and densities share it."""
+
+    class Counted(GaussianMixture):
+        calls = 0
+
+        def _solve(self, y: Tensor, cov: Covariance):  # type: ignore[no-untyped-def]
+            Counted.calls += 1
+            return super()._solve(y, cov)
+
+    plain, _, _ = setting("mask", "mixture", FLOORS["narrow"])
+    mixture = plain.energy
+    energy = Counted(mixture.log_weights.exp(), mixture.means, mixture.covariances, SHAPE, FLOORS["narrow"])  # type: ignore[attr-defined]
+    posterior = Posterior(energy, plain.measurement)
+    posterior.mean(), posterior.std(), posterior.coefficient_std(), posterior.evidence()
+    assert Counted.calls == 1
+    posterior.log_prob(image(seed=1)), posterior.log_prob(image(seed=2))
+    assert Counted.calls == 3  # one more for each x
