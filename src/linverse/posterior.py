@@ -119,15 +119,17 @@ class Posterior:
     ) -> Tensor:
         """How sure we are of every pixel, whatever the basis: the standard deviation of x given y, [B, C, H, W].
 
-        In one shot it is exact where the basis is pixels (noise, masks). In a frequency basis it is the *diagonal approximation*: the
+        In one shot it is the energy's own estimate of its error at every pixel, where it has learned one (`evaluate().pixel_variance`).
+        For others it is exact where the basis is pixels (noise, masks); in a frequency basis it is the *diagonal approximation*: the
         coefficients' variances, averaged over the block (super-resolution) or the whole image (blurs), because one evaluation does not
         tell how coefficients are correlated. Channels that share a noise level share their mean variance.
         With a number of `samples` it is their spread, exact up to Monte Carlo and path error; an interruption leaves the spread of the
         samples that were finished, and says how many. `coefficient_std` has the frequencies.
         """
         if samples is None:
-            cov = self.covariance
-            return cov.full(cov.pool(self.evaluate().variance)).sqrt()
+            found, cov = self.evaluate(), self.covariance
+            learned = found.pixel_variance
+            return (cov.full(cov.pool(found.variance)) if learned is None else learned).sqrt()
         if samples < 2:
             raise ValueError(f"a spread takes at least 2 samples; got {samples}")
         drawn = self.draw(samples, path, generator=generator, progress=progress, chunk=chunk)

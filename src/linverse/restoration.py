@@ -137,7 +137,8 @@ def one_shot(posterior: Posterior, truth: Tensor | None = None) -> Restoration:
     """What a single evaluation tells about one measurement, and how it compares with the held-out images that the model carries."""
     cov, energy = posterior.covariance, posterior.energy
     free = int((cov.log_variance > math.log(energy.range.minimum) + 1e-4).sum()) * cov.multiplicity
-    source = "one-shot" if cov.basis == "spatial" else "one-shot, diagonal approximation"
+    by_pixel = cov.basis == "spatial" or posterior.evaluate().pixel_variance is not None
+    source = "one-shot" if by_pixel else "one-shot, diagonal approximation"
     typicality, judged = compare_with_references(posterior)
     return Restoration(
         posterior.measurement,

@@ -58,7 +58,7 @@ def images(shape: Shape, batch: int = 3) -> Tensor:
 def test_stable_forms_and_scores_equal_automatic_differentiation(
     family: str, colour: str, form: tuple[str, str]
 ) -> None:
-    energy = tiny_energy(shape_of(colour), form)
+    energy = tiny_energy(shape_of(colour), form, size=0.1)
     y, cov = noisy_pair(family, shape_of(colour), COLOURS[colour][1])
     stable, plain = evaluate(energy, y, cov), plain_evaluate(energy, y, cov)
     same_evaluation(stable, plain)

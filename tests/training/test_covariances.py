@@ -33,6 +33,7 @@ from linverse.training.covariances import (
     Mixture,
     MotionBlurs,
     Patches,
+    RandomKernels,
     RandomPixelMasks,
     SmoothSpectra,
     Strokes,
@@ -62,6 +63,7 @@ DISTRIBUTIONS: dict[str, CovarianceDistribution] = {
     "bayer": BayerPatterns(),
     "defocus": DefocusBlurs(),
     "motion": MotionBlurs(),
+    "kernels": RandomKernels(),
 }
 distributions = pytest.mark.parametrize("name", DISTRIBUTIONS)
 

@@ -570,7 +570,9 @@ def test_a_finished_run_is_a_model_with_its_card(tmp_path: Path) -> None:
     assert all(torch.equal(value, averaged[key]) for key, value in energy.state_dict().items())
     assert float(energy.constant) == card.constant != 0.0
     assert card.parameters == parameter_count(energy)
-    assert set(card.self_test) == {"entropy", "agreement", "bias", "slope", "ratio", "heat"}
+    assert set(card.self_test) == {"entropy", "agreement", "bias", "slope", "ratio", "heat", "floor", "bands"}
+    assert {row[0] for row in card.bands} >= {"white noise 0.1", "pink noise (unseen)"}
+    assert any("floor" in test for test, _, _ in card.tests)
     assert TrainConfig.from_dict(card.training) == trainer.config
 
 

@@ -21,6 +21,7 @@ from linverse.training.covariances import (
     Mixture,
     MotionBlurs,
     Patches,
+    RandomKernels,
     RandomPixelMasks,
     SmoothSpectra,
     Strokes,
@@ -96,9 +97,10 @@ FASHION_COVARIANCES = Mixture(
         Component(0.08, HalfMasks()),
         Component(0.12, Patches()),
         Component(0.14, RandomPixelMasks()),
-        Component(0.20, GaussianBlurs(loudest=1.0)),
+        Component(0.18, GaussianBlurs(loudest=1.0)),
         Component(0.12, BoxSuperResolution(4)),
-        Component(0.10, SmoothSpectra()),
+        Component(0.06, SmoothSpectra()),
+        Component(0.06, RandomKernels()),
     ),
     clamped=0.5,
 )
@@ -109,8 +111,8 @@ FASHION = TrainConfig(
     covariances=FASHION_COVARIANCES,
     loss=SMALL_LOSS,
     optimiser=SMALL_OPTIMISER,
-    steps=20_000,
-    keep_every=5_000,
+    steps=16_000,
+    keep_every=4_000,
 )
 
 FASHION_DENOISER = DenoiserConfig((1, 28, 28), bases=("spatial",), backbone=SMALL_BACKBONE)
@@ -186,7 +188,8 @@ PHOTO_COVARIANCES = Mixture(
         Component(0.08, GaussianBlurs(loudest=1.0, boundary="reflecting")),
         Component(0.05, MotionBlurs()),
         Component(0.05, DefocusBlurs()),
-        Component(0.05, SmoothSpectra()),
+        Component(0.03, SmoothSpectra()),
+        Component(0.02, RandomKernels()),
         Component(0.04, BoxSuperResolution(2)),
         Component(0.04, BoxSuperResolution(4)),
     ),

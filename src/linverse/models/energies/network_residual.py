@@ -7,6 +7,10 @@ the noise that is left: a network that sees pictures at unit scale is blind to n
 vanishes as λ → ∞, so that U is right there by construction. The base's estimate x̂_G mixes noise over the whole picture, w keeps it
 local: blurs want the one, white noise the other.
 
+Before they become images both estimates are damped, coefficient by coefficient, by a = √(2V̄/(V+V̄)), V = λφ and V̄ its mean over the block:
+the network works at the scale of the noise around it, 1/√V̄, so that a coefficient that is far noisier than the others of its block (a
+notch in a blur's spectrum) would be corrected by V/√V̄ where √V is right. Under noise that varies in space only, a = 1.
+
 v is no part of the energy: log V̄ + v is the network's estimate of log E[(x−x̂)²|y] pixel by pixel, V̄ the mean of λφ around the pixel.
 
 A network knows no size: its input is padded by reflection to a multiple of its divisor, its output cut before the sum over pixels.
@@ -45,6 +49,12 @@ class NetworkResidual(nn.Module):
         """log φ and log(1−φ)."""
         ratio = log_variance - self.log_prior
         return -F.softplus(ratio), -F.softplus(-ratio)
+
+    def damping(self, cov: Covariance) -> Tensor:
+        """a, of log λ's shape."""
+        variance = torch.exp(cov.log_variance + self.log_shrinkage(cov.log_variance)[0])
+        mean = cov.pool(variance)
+        return (2 * mean / (variance + mean)).sqrt()
 
     def inputs(self, white: Tensor, seen: Tensor, mean: Tensor, cov: Covariance, band_prior: Tensor) -> NetworkInputs:
         """What the network is shown of w and x̂_G (images), and what its outputs are multiplied by."""

@@ -52,8 +52,10 @@ class Residual(NetworkResidual):
         """R and the pixels' log-variance for coefficients of (w, x̂_G) and Σ, of possibly several bases."""
         parts = []
         for w, linear, cov in estimates:
-            white, seen = cov.synthesis(torch.cat([w, linear])).chunk(2)
-            parts.append(self.inputs(white, seen, self.base.mean, cov, self.log_prior))
+            damping, centre = self.damping(cov), self._mean_coefficients(cov)
+            damped = torch.cat([w * damping, (linear - centre) * damping])
+            white, shift = cov.synthesis(damped).chunk(2)
+            parts.append(self.inputs(white, self.base.mean + shift, self.base.mean, cov, self.log_prior))
         return self.run(parts)
 
     def gaussian_energy(self, z: Tensor, cov: Covariance) -> Tensor:

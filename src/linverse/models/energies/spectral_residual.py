@@ -71,10 +71,12 @@ class SpectralResidual(NetworkResidual):
         log_phi, log_rest = self.log_shrinkage(cov.log_variance)
         white = cov.synthesis(w)
         delta, turned = self.base.correction(white, cov, log_phi.exp(), log_rest.exp())
-        root = torch.exp(0.5 * self.log_prior)
-        shrunk = cov.synthesis(cov.analysis(turned) * log_rest.exp())
-        seen = self.base.mean + root * (white - shrunk)
-        return delta, self.inputs(white, seen, self.base.mean.expand_as(white), cov, self.band_prior())
+        damping = self.damping(cov)
+        linear = (w - cov.analysis(turned) * log_rest.exp()) * damping
+        white, shift = cov.synthesis(torch.cat([w * damping, linear])).chunk(2)
+        mean = self.base.mean.expand_as(white)
+        seen = mean + torch.exp(0.5 * self.log_prior) * shift
+        return delta, self.inputs(white, seen, mean, cov, self.band_prior())
 
     def residual(self, whitened: list[tuple[Tensor, Covariance]]) -> tuple[Tensor, Tensor]:
         """Δ + R [B], float64, and the pixels' log-variance, for coefficients w and Σ of possibly several bases."""

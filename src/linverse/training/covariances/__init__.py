@@ -17,6 +17,7 @@ from linverse.training.covariances.spectra import (
     DefocusBlurs,
     GaussianBlurs,
     MotionBlurs,
+    RandomKernels,
     SmoothSpectra,
 )
 
@@ -35,6 +36,7 @@ __all__ = [
     "Mixture",
     "MotionBlurs",
     "Patches",
+    "RandomKernels",
     "RandomPixelMasks",
     "SmoothSpectra",
     "Strokes",

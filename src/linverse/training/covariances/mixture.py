@@ -31,6 +31,7 @@ from linverse.training.covariances.spectra import (
     DefocusBlurs,
     GaussianBlurs,
     MotionBlurs,
+    RandomKernels,
     SmoothSpectra,
 )
 
@@ -48,6 +49,7 @@ KINDS: dict[str, type[Any]] = {
         GaussianBlurs,
         DefocusBlurs,
         MotionBlurs,
+        RandomKernels,
         SmoothSpectra,
         BoxSuperResolution,
     )

@@ -147,6 +147,27 @@ class MotionBlurs:
         return blurred(gain.abs(), shape, limits, self.loudest, generator)
 
 
+@dataclass(frozen=True)
+class RandomKernels:
+    """λ = σ²/|h|² of any small kernel: random weights on 3×3 … `largest`×`largest` pixels, few of them large; deep notches at any place."""
+
+    kind: ClassVar[str] = "random-kernel"
+    largest: int = 7
+    loudest: float = 1.0
+
+    def sample(
+        self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
+    ) -> Covariance:
+        side = min(self.largest, *shape[1:])
+        weights = torch.rand(n, side, side, generator=generator).pow(6)
+        sizes = 1 + 2 * torch.randint(1, max(2, side // 2 + 1), (n, 1, 1), generator=generator)
+        index = torch.arange(side)
+        weights = weights * (index[:, None] < sizes) * (index[None, :] < sizes)
+        kernel = torch.zeros(n, *shape[1:])
+        kernel[:, :side, :side] = weights / weights.sum(dim=(1, 2), keepdim=True)
+        return blurred(torch.fft.fft2(kernel).abs(), shape, limits, self.loudest, generator)
+
+
 def blurred(
     gain: Tensor, shape: Shape, limits: VarianceRange, loudest: float, generator: torch.Generator | None
 ) -> Covariance:
