@@ -20,12 +20,12 @@ from torch import Tensor
 from linverse import cli, evaluation
 from linverse.analytic import GaussianMixture
 from linverse.baselines import METHODS, EnergyDenoiser, NotApplicable, Solution, pigdm
-from linverse.cli import evaluate as command
 from linverse.covariance import VarianceRange
 from linverse.degradations.tasks import parse_task
 from linverse.evaluation import contenders, measures, results, scoring
 from linverse.evaluation.audit import POSTERIOR, PRIOR, densities
 from linverse.evaluation.contenders import TRUTH, Contender, parse_contender
+from linverse.evaluation.defaults import default_contenders
 from linverse.evaluation.networks import AS_DENOISER, Models, PaletteModel
 from linverse.evaluation.plan import EvaluationSetting, Plan, Task, Unit, make_plan
 from linverse.evaluation.runner import run_units
@@ -903,12 +903,10 @@ def test_command_lists_for_the_images_of_a_model(folders: Path, capsys: pytest.C
 
 def test_default_methods_are_those_whose_models_are_there() -> None:
     energy = tiny_energy()
-    names = [c.label for c in command.default_contenders(Models(energy))]
+    names = [c.label for c in default_contenders(Models(energy))]
     assert names == ["pseudo-inverse", "posterior-mean", "ours"]
     full = Models(energy, tiny_denoiser(), (PaletteModel(tiny_denoiser(2)),))
-    assert {"dps", "pigdm", "red-diff", "daps", "diffpir", "palette"} < {
-        c.label for c in command.default_contenders(full)
-    }
+    assert {"dps", "pigdm", "red-diff", "daps", "diffpir", "palette"} < {c.label for c in default_contenders(full)}
 
 
 def test_times_are_readable() -> None:

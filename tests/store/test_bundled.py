@@ -11,10 +11,10 @@ import torch
 
 import linverse as lv
 from linverse.baselines import EnergyDenoiser, palette, trivial
-from linverse.cli.evaluate import EvaluateOptions, default_contenders, load_models
 from linverse.covariance import SpatialCovariance
 from linverse.data.examples import load_examples
 from linverse.degradations.tasks import parse_task
+from linverse.evaluation.defaults import default_contenders, load_models
 from linverse.evaluation.models import load_classifier
 from linverse.rng import keyed_generator, normal_like
 from linverse.store.card import card_of
@@ -101,12 +101,10 @@ def test_the_six_lines_of_the_readme_run() -> None:
 
 
 def test_an_evaluation_finds_the_companions() -> None:
-    models = load_models(EvaluateOptions(model="fashion-mnist"), "cpu")
+    models = load_models("fashion-mnist")
     assert {palette.task for palette in models.palettes} == {"box", "gauss"}
     assert {"ours", "dps", "palette"} < {contender.label for contender in default_contenders(models)}
-    assert isinstance(
-        load_models(EvaluateOptions(model="fashion-mnist", score_model="energy"), "cpu").score, EnergyDenoiser
-    )
+    assert isinstance(load_models("fashion-mnist", "energy").score, EnergyDenoiser)
 
 
 @pytest.mark.parametrize("variance", [0.01, 0.25])

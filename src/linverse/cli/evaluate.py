@@ -16,13 +16,10 @@ import torch
 import tyro
 from rich.console import Console
 
-from linverse.baselines import EnergyDenoiser
 from linverse.cli.parsing import parse
 from linverse.evaluation import (
     EvaluationFolder,
     EvaluationSetting,
-    Models,
-    PaletteModel,
     Plan,
     check_measures,
     make_plan,
@@ -30,21 +27,11 @@ from linverse.evaluation import (
     run_units,
     standard_metrics,
 )
-from linverse.evaluation.contenders import Contender
+from linverse.evaluation.defaults import DEFAULT_TASKS, default_contenders, load_models, possible, trained_on
 from linverse.evaluation.models import held_out, load_energy
-from linverse.files.saving import CARD, ModelFileError
-from linverse.models.denoiser import Denoiser
 from linverse.report.console import ProgressBars, note
 from linverse.report.evaluation import announce, show_list, show_report, write_report
-from linverse.store.card import Card
-from linverse.store.hub import bundled, find_model, load_denoiser
 
-DEFAULT_TASKS = ("box", "gauss", "superres")
-DEFAULT_METHODS = {
-    "energy": ("pseudo-inverse", "posterior-mean", "ours"),
-    "score": ("dps", "pigdm", "red-diff", "daps", "diffpir"),
-}
-BUNDLED_PALETTES = {"box": "palette-inpainting", "gauss": "palette-deblurring"}
 PATIENCE = datetime.timedelta(days=30)  # for the slowest process: gloo's own 30 minutes would end a long evaluation
 HELP = """Compare solvers on identical measurements and seeds. Writes table.md, table.csv, grid-TASK.png, audit-TASK.png,
 results.json (every image) and timings.json into --out.
@@ -159,7 +146,7 @@ def evaluate(options: EvaluateOptions, console: Console) -> None:
     try:
         prefix = f"[{state.process_index + 1}/{state.num_processes}] " if state.num_processes > 1 else ""
         with ProgressBars(console, prefix, state.is_main_process) as progress:
-            tell = partial(tell_failure, console, prefix)
+            tell = partial(note, console, prefix=prefix)
             run_units(plan, store, state.process_index, state.num_processes, progress, tell)
     except KeyboardInterrupt:
         print("\nstopped; rerun the same command to go on", file=sys.stderr)
@@ -170,11 +157,6 @@ def evaluate(options: EvaluateOptions, console: Console) -> None:
         show_report(console, report, timings, options.out)
         if failures(report):
             raise SystemExit(1)
-
-
-def tell_failure(console: Console, prefix: str, text: str) -> None:
-    """A method that failed, with the number of the process that met it."""
-    note(console, f"{prefix}{text}")
 
 
 def failures(report: dict[str, Any]) -> list[str]:
@@ -193,63 +175,10 @@ def failures(report: dict[str, Any]) -> list[str]:
 def build_plan(options: EvaluateOptions, device: str) -> Plan:
     """Models, images, tasks and methods of the options."""
     asked = [parse_contender(text) for text in options.method]
-    models = load_models(options, device)
+    models = load_models(options.model, options.score_model, options.palette_model, device)
     metrics = options.metric or standard_metrics()
     data = options.data or trained_on(options.model)
     setting = EvaluationSetting(data, options.batch, options.seed, metrics, options.features)
     truth = held_out(data, options.images, models.energy.shape).x
     contenders = asked or default_contenders(models)
     return possible(make_plan(models, truth, options.task or DEFAULT_TASKS, contenders, setting, device))
-
-
-def possible(plan: Plan) -> Plan:
-    """The plan itself; a method that was asked for and can be run on no task at all is refused before the work."""
-    skipped = plan.skipped()
-    for contender in plan.contenders:
-        reasons = [skipped.get((task.label, contender.label)) for task in plan.tasks]
-        if all(reasons):
-            raise ValueError(f"{contender.label} cannot be run: {reasons[0]}. Or leave it out")
-    return plan
-
-
-def load_models(options: EvaluateOptions, device: str) -> Models:
-    """The energy and the companions that were named, or else are bundled with it."""
-    energy = load_energy(options.model).to(device)
-    name, there = f"{options.model}-score", bundled()
-    score_model = options.score_model or (name if name in there else "")
-    score: Any = None
-    if score_model == "energy":
-        score = EnergyDenoiser(energy)
-    elif score_model:
-        score = load_companion("--score-model", score_model).to(device)
-    beside = {task: f"{options.model}-{name}" for task, name in BUNDLED_PALETTES.items()}
-    palettes = []
-    for text in options.palette_model or [f"{task}={name}" for task, name in beside.items() if name in there]:
-        name, equals, folder = text.rpartition("=")
-        palettes.append(PaletteModel(load_companion("--palette-model", folder).to(device), name if equals else None))
-    return Models(energy, score, tuple(palettes))
-
-
-def load_companion(option: str, name: str) -> Denoiser:
-    """A denoiser; an error says which option asked for it."""
-    try:
-        return load_denoiser(name)
-    except ModelFileError as error:
-        raise ModelFileError(f"{option} {name}: {error}") from error
-
-
-def trained_on(model: str) -> str:
-    """The data set of a model's card."""
-    path = find_model(model) / CARD
-    name = Card.decode(path.read_bytes()).data if path.is_file() else ""
-    if not name:
-        raise ValueError(f"the model {model} does not say what it was trained on: give --data NAME")
-    return name
-
-
-def default_contenders(models: Models) -> list[Contender]:
-    """The paper's methods whose models are there."""
-    names = [*DEFAULT_METHODS["energy"]]
-    names += DEFAULT_METHODS["score"] if models.score is not None else ()
-    names += ["palette"] if models.palettes else []
-    return [parse_contender(name) for name in names]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from linverse.degradations import Degradation
     from linverse.measurement import Measurement
     from linverse.models.energies.learned import LearnedEnergy
+    from linverse.restoration import Restoration
 
 HELP = """Restore a degraded picture: the posterior mean, how sure it is, and samples ranked by their log-density.
 
@@ -93,7 +94,6 @@ def check(options: RestoreOptions) -> None:
 
 def run(options: RestoreOptions, console: Console) -> None:
     """Load, restore, write."""
-    from linverse.information import most_informative
     from linverse.posterior import Posterior
     from linverse.report.console import ProgressBars
     from linverse.report.output import OutputFolder
@@ -114,10 +114,7 @@ def run(options: RestoreOptions, console: Console) -> None:
     write_one_shot(out, result)
     with ProgressBars(console) as progress:
         result = add_samples(result, posterior, options.samples, options.steps, seed=options.seed, progress=progress)
-    next_pixels = []
-    if options.measure_next:
-        places = most_informative(result.std[None].square(), max(degradation.sigma, 1e-3), options.measure_next, 2)
-        next_pixels = [tuple(place) for place in places[0].tolist()]
+    next_pixels = measure_next(options, result, degradation.sigma)
     told = {"measure_next": next_pixels, "seconds": round(time.monotonic() - started, 1)}
     write_rest(out, result, settings(options, degradation, energy) | told)
     show(console, result, out)
@@ -162,6 +159,16 @@ def measure(
         wants += " (--simulate degrades a clean picture of the model's size)"
     raw = read_image(options.image, shape, partial(note, console), resize=options.resize, wants=wants)
     return degradation.from_raw(raw), None
+
+
+def measure_next(options: RestoreOptions, result: Restoration, sigma: float) -> list[tuple[int, ...]]:
+    """Rows and columns of the pixels that --measure-next asks for, measured as well as the others."""
+    from linverse.information import most_informative
+
+    if not options.measure_next:
+        return []
+    places = most_informative(result.std[None].square(), max(sigma, 1e-3), options.measure_next, spacing=2)
+    return [tuple(place) for place in places[0].tolist()]
 
 
 def settings(options: RestoreOptions, degradation: Degradation, energy: LearnedEnergy) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from rich.progress import Progress as Bars
 LINE_EVERY = 60.0  # seconds, where there is no terminal
 
 
-def note(console: Console, text: str) -> None:
+def note(console: Console, text: str, prefix: str = "") -> None:
     """A line as it is: file names may hold what a console would take for markup, and are not to be broken."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{prefix}{text}", highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
