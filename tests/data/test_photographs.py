@@ -85,6 +85,7 @@ def test_gathering_keeps_photographs_and_says_why_not_the_others(shelf: Shelf) -
     assert (two.author, two.licence, two.may_be_shown) == ("Zoë", "CC-BY-SA-4.0", False)
     assert (by_name["four.jpg"].author, by_name["four.jpg"].licence) == ("The Authors", "GPL-2+")
     assert by_name["four.jpg"].height == 280  # 420 / 1.5
+    assert ph.attributions(index) == ["The Authors (GPL-2+): nature-four", "Zoë (CC-BY-SA-4.0): nature-two"]
     with Image.open(home / two.file) as stored:
         assert (stored.format, stored.size, stored.mode) == ("PNG", (768, 1024), "RGB")
     assert not any("partial" in path.name for path in home.parent.iterdir())

@@ -322,6 +322,19 @@ def test_header_bombs(tmp_path: Path) -> None:
             read(path)
 
 
+def test_tiff_files_hold_what_they_announce(tmp_path: Path) -> None:
+    for name, pixels in (("deep", deep(8, 8, 3)), ("plain", noise(8, 8, 3))):
+        file = tmp_path / f"{name}.tif"
+        tifffile.imwrite(file, pixels, photometric="rgb", metadata=None)
+        content = file.read_bytes()
+        for tag in (256, 257):  # width and height become 9 000
+            at = content.index(struct.pack("<HHI", tag, 4, 1)) + 8
+            content = content[:at] + struct.pack("<I", 9000) + content[at + 4 :]
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=r"announces .* which a file of its size cannot hold"):
+            read(file)
+
+
 def test_picture_bombs_are_judged_by_their_header(tmp_path: Path) -> None:
     bomb = tmp_path / "bomb.png"
     Image.new("1", (30_000, 30_000)).save(bomb)

@@ -121,6 +121,14 @@ def summary(index: Index, home: Path) -> str:
     )
 
 
+def attributions(index: Index) -> list[str]:
+    """Whose pictures these are, a line for each author and licence, for a model's card: `Ruthven (CC0-1.0): clickgame-sea1, …`."""
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for picture in index.pictures:
+        grouped.setdefault((picture.author, picture.licence), []).append(Path(picture.file).stem)
+    return [f"{author} ({licence}): {', '.join(names)}" for (author, licence), names in sorted(grouped.items())]
+
+
 def _gather(home: Path, sources: Sequence[Source], report: Report) -> None:
     """Everything happens in a scratch folder, which is renamed when it is whole."""
     home.parent.mkdir(parents=True, exist_ok=True)

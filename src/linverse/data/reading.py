@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Window = tuple[float, float]
 LARGEST = 100_000_000  # pixels: as float32 colour, 1.2 GB
+TIGHTEST_PACKING = 4000  # bytes for one: zlib reaches 1032, LZW with codes of 12 bits 2730
 ORIENTATION = 0x0112
 TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
@@ -120,8 +121,11 @@ def _from_picture(file: Path, start: bytes, largest: int) -> Raw:
         raise ValueError("it is no picture that can be read here") from error
     with source:
         check_size(source.width, source.height, largest)
-        if source.format == "TIFF" and _is_deep(source):
-            return _deep_tiff(file, largest)
+        if source.format == "TIFF":
+            tags = source.tag_v2  # type: ignore[attr-defined]
+            check_packing(file, source.width * source.height * sum(tags.get(258, (1,))) // 8, tags.get(259) != 1)
+            if _is_deep(source):
+                return _deep_tiff(file, largest)
         return _from_pillow(source)
 
 
@@ -131,6 +135,12 @@ def check_size(width: int, height: int, largest: int) -> None:
         raise ValueError("it has no pixels")
     if width * height > largest:
         raise ValueError(f"it has {height}×{width} pixels; at most {largest:,} are read (`largest=` allows more)")
+
+
+def check_packing(file: Path, size: int, packed: bool) -> None:
+    """Refuse a file that announces more bytes than any packing could have put into it (TIFF fills what is missing with black)."""
+    if size > (TIGHTEST_PACKING if packed else 1) * file.stat().st_size:
+        raise ValueError(f"it announces {size:,} bytes, which a file of its size cannot hold")
 
 
 def _is_deep(source: Image) -> bool:
@@ -207,6 +217,7 @@ def _deep_tiff(file: Path, largest: int) -> Raw:
             raise ValueError(
                 f"it has {page.samplesperpixel} channels; pictures have 1, 3 or, with transparency, 2 or 4"
             )
+        check_packing(file, page.nbytes, page.compression != 1)
         values = page.asarray()
         tag = page.tags.get("Orientation")
         extra = len(page.extrasamples)

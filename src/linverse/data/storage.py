@@ -20,7 +20,7 @@ from torch import Tensor
 from linverse.data.decode import Bytes, Shape
 from linverse.files import replacing
 
-LAYOUT_VERSION = 1  # raise it when decoding changes, so that no file of an older rule is taken for a new one
+LAYOUT_VERSION = 2  # raise it when decoding changes, so that no file of an older rule is taken for a new one
 
 
 def in_memory(blocks: Iterable[Bytes], count: int, shape: Shape, name: str) -> Tensor:
