@@ -84,7 +84,7 @@ class Energy(Protocol):
         """The variances and bases for which the energy is known."""
 
     @property
-    def shape(self) -> tuple[int, int, int]:
+    def shape(self) -> Shape:
         """[C, H, W] of the images; None for height and width where any size will do."""
 
     def __call__(self, y: Tensor, cov: Covariance) -> Tensor:
@@ -117,8 +117,8 @@ def takes(shape: Shape, given: tuple[int, int, int]) -> bool:
 
 
 def size_text(shape: Shape) -> str:
-    """1×28×28, or "3 channels of any size"."""
-    return f"{shape[0]} channels of any size" if None in shape else "×".join(map(str, shape))
+    """1×28×28, or 3×any×any."""
+    return "×".join("any" if side is None else str(side) for side in shape)
 
 
 def check_pair(energy: Energy, y: Tensor, cov: Covariance) -> None:
@@ -204,11 +204,30 @@ def group_mean(coefficients: Tensor, cov: Covariance) -> Tensor:
     return coefficients.mean(dim=1, keepdim=True) if cov.multiplicity > 1 else coefficients
 
 
+def fixed_shape(energy: Energy) -> tuple[int, int, int]:
+    """[C, H, W] of an energy that takes images of one size; an error for one that takes any."""
+    channels, height, width = energy.shape
+    if height is None or width is None:
+        raise ValueError(f"this takes a model for images of one size; the one given takes {size_text(energy.shape)}")
+    return channels, height, width
+
+
+def sized(energy: Energy, size: tuple[int, int] | None) -> tuple[int, int, int]:
+    """[C, H, W] for a size that was asked for; an energy that takes one size needs none."""
+    if size is None:
+        return fixed_shape(energy)
+    shape = (energy.shape[0], *size)
+    if not takes(energy.shape, shape):
+        raise ValueError(f"images of {size[0]}×{size[1]} were asked for; the model takes {size_text(energy.shape)}")
+    return shape
+
+
 def floor_covariance(energy: Energy, like: Tensor | None = None) -> Covariance:
-    """λ_min·I, in pixels if the energy knows them."""
+    """λ_min·I, in pixels if the energy knows them; for images like those given, where the energy takes any size."""
+    size = None if like is None or None not in energy.shape else (like.shape[-2], like.shape[-1])
     bases = energy.range.bases
     basis = "spatial" if not bases or "spatial" in bases else bases[0]
-    return identity(basis, energy.shape, like).isotropic(energy.range.minimum)
+    return identity(basis, sized(energy, size), like).isotropic(energy.range.minimum)
 
 
 @torch.no_grad()

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from linverse.covariance import Covariance
 from linverse.degradations import ImageLike, as_tensor
-from linverse.energy import Energy, Evaluation, evaluate_in_basis
+from linverse.energy import Energy, Evaluation, evaluate_in_basis, size_text, takes
 from linverse.measurement import Lifted, Measurement
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
@@ -330,10 +330,10 @@ class Posterior:
 def _check_fit(energy: Energy, measurement: Measurement) -> None:
     """Refuse a measurement of images of another shape than the energy's (None: any)."""
     template = measurement.template
-    found, taken = (template.channels, *template.size), tuple(energy.shape)
-    if any(want is not None and have != want for have, want in zip(found, taken, strict=True)):
-        accepted = "×".join("any" if side is None else str(side) for side in taken)
-        raise ValueError(f"the measurement is of {'×'.join(map(str, found))} images; the model takes {accepted} images")
+    found = (template.channels, *template.size)
+    if not takes(energy.shape, found):
+        taken = size_text(energy.shape)
+        raise ValueError(f"the measurement is of {'×'.join(map(str, found))} images; the model takes {taken} images")
 
 
 Movable = TypeVar("Movable", Tensor, Measurement)

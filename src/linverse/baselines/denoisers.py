@@ -16,7 +16,7 @@ from torch import Tensor
 
 from linverse.baselines.interface import IsotropicDenoiser, Solution
 from linverse.covariance import Covariance, VarianceRange, identity
-from linverse.energy import Energy, evaluate
+from linverse.energy import Energy, evaluate, fixed_shape
 
 
 class EnergyDenoiser:
@@ -24,7 +24,7 @@ class EnergyDenoiser:
 
     def __init__(self, energy: Energy, template: Covariance | None = None) -> None:
         self.energy = energy
-        self.template = template or identity("spatial", energy.shape)
+        self.template = template or identity("spatial", fixed_shape(energy))
 
     @property
     def range(self) -> VarianceRange:
@@ -32,7 +32,7 @@ class EnergyDenoiser:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        return self.energy.shape
+        return fixed_shape(self.energy)
 
     @property
     def mean(self) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from linverse.blind.families import Family, Parameters
 from linverse.covariance import identity
 from linverse.degradations import ImageLike, as_tensor
-from linverse.energy import Energy, check_pair, evaluate, evaluate_in_basis
+from linverse.energy import Energy, check_pair, evaluate, evaluate_in_basis, size_text, takes
 from linverse.posterior import in_precision_of
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
@@ -57,9 +57,9 @@ def checked_raw(energy: Energy, raw: ImageLike) -> Tensor:
     image = as_tensor(raw, "measurement")
     if image.ndim != 4 or image.shape[0] != 1:
         raise ValueError(f"blind estimation takes one image [1, C, H, W]; got {tuple(image.shape)}")
-    if tuple(image.shape[1:]) != energy.shape:
-        found, taken = ("×".join(map(str, shape)) for shape in (image.shape[1:], energy.shape))
-        raise ValueError(f"the image is {found}; the model takes {taken} images")
+    channels, height, width = image.shape[1:]
+    if not takes(energy.shape, (channels, height, width)):
+        raise ValueError(f"the image is {channels}×{height}×{width}; the model takes {size_text(energy.shape)} images")
     if not bool(torch.isfinite(image).all()):
         raise ValueError(f"measurement has {int((~torch.isfinite(image)).sum())} NaN or infinite pixels")
     # noise of any strength leaves the mean where it is, up to its standard error

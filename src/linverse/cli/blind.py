@@ -12,6 +12,7 @@ import tyro
 from rich.console import Console
 
 from linverse.cli.parsing import parse
+from linverse.energy import fixed_shape
 from linverse.report.console import note, plain_warnings
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def run(options: BlindOptions, console: Console) -> None:
     started = time.monotonic()
     preset = named_family(options)
     energy = load(options.model, options.device)
-    axes = chosen_axes(options, preset, energy.shape[1:])
+    axes = chosen_axes(options, preset, fixed_shape(energy)[1:])
     family = preset.build(known_noise(options, preset))
     truth = parse_truth(options.simulate, axes) if options.simulate is not None else None
     raw, clean = measure(options, family, axes, truth, energy, console)
@@ -173,7 +174,7 @@ def measure(
     from linverse.data.pictures import read_image
     from linverse.rng import keyed_generator
 
-    x = read_image(options.image, energy.shape, partial(note, console), resize=options.resize)
+    x = read_image(options.image, fixed_shape(energy), partial(note, console), resize=options.resize)
     if truth is not None:
         theta = {axis.name: truth[axis.name] * axis.scale for axis in axes}
         return simulate(family, x, theta, keyed_generator(options.seed, "measure")), x

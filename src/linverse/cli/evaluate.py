@@ -17,6 +17,7 @@ import tyro
 from rich.console import Console
 
 from linverse.cli.parsing import parse
+from linverse.energy import fixed_shape
 from linverse.evaluation import (
     EvaluationFolder,
     EvaluationSetting,
@@ -112,7 +113,7 @@ def main(arguments: list[str]) -> None:
     options = parse(EvaluateOptions, arguments, "evaluate", HELP)
     console = Console()
     if options.list:
-        show_list(console, load_energy(options.model).shape[1:] if options.model else (28, 28))
+        show_list(console, fixed_shape(load_energy(options.model))[1:] if options.model else (28, 28))
         return
     if not options.model:
         raise ValueError(
@@ -179,6 +180,6 @@ def build_plan(options: EvaluateOptions, device: str) -> Plan:
     metrics = options.metric or standard_metrics()
     data = options.data or trained_on(options.model)
     setting = EvaluationSetting(data, options.batch, options.seed, metrics, options.features)
-    truth = held_out(data, options.images, models.energy.shape).x
+    truth = held_out(data, options.images, fixed_shape(models.energy)).x
     contenders = asked or default_contenders(models)
     return possible(make_plan(models, truth, options.task or DEFAULT_TASKS, contenders, setting, device))

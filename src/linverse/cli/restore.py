@@ -12,6 +12,7 @@ import tyro
 from rich.console import Console
 
 from linverse.cli.parsing import parse
+from linverse.energy import fixed_shape
 from linverse.report.console import note, plain_warnings
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def run(options: RestoreOptions, console: Console) -> None:
 
     started = time.monotonic()
     energy = load(options.model, options.device)
-    degradation = degradation_of(options, energy.shape[1:])
+    degradation = degradation_of(options, fixed_shape(energy)[1:])
     measurement, truth = measure(options, degradation, energy, console)
     folder = options.out or Path(f"{options.image.stem}-restored")
     out = OutputFolder(folder, "linverse restore", planned_files(options.samples))
@@ -150,9 +151,9 @@ def measure(
     from linverse.rng import keyed_generator
 
     if options.simulate:
-        x = read_image(options.image, energy.shape, partial(note, console), resize=options.resize)
+        x = read_image(options.image, fixed_shape(energy), partial(note, console), resize=options.resize)
         return degradation.measure(x, keyed_generator(options.seed, "measure")), x[0]
-    seen = degradation.operator(torch.zeros(1, *energy.shape)).shape[1:]
+    seen = degradation.operator(torch.zeros(1, *fixed_shape(energy))).shape[1:]
     shape = (seen[0], seen[1], seen[2])
     wants = "the model takes {} images" if shape == energy.shape else "this task measures {} pixels"
     if shape != energy.shape:

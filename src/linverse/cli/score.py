@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 
 from linverse.cli.parsing import parse
+from linverse.energy import fixed_shape
 from linverse.report.console import note, plain_warnings
 
 HELP = """How probable are these pictures under a model? Log-densities in nats and bits/dim, sorted, with a gallery.
@@ -71,7 +72,7 @@ def run(options: ScoreOptions, console: Console) -> None:
     energy = load(options.model, options.device)
     out = OutputFolder(options.out, "linverse score", PLANNED)
     tell = partial(note, console)
-    x = torch.cat([read_image(path, energy.shape, tell, resize=options.resize) for path in paths])
+    x = torch.cat([read_image(path, fixed_shape(energy), tell, resize=options.resize) for path in paths])
     with ProgressBars(console) as progress:
         scores = score_images(energy, x.to(options.device), seed=options.seed, progress=progress)
     scored, floor = ranked(paths, x, scores), energy.range.minimum

@@ -13,7 +13,7 @@ from torch import nn
 from linverse.baselines import EnergyDenoiser
 from linverse.degradations import Degradation
 from linverse.degradations.tasks import TASKS
-from linverse.energy import Energy
+from linverse.energy import Energy, fixed_shape
 from linverse.evaluation.contenders import Contender
 from linverse.files.saving import hash_weights
 
@@ -50,10 +50,10 @@ class Models:
 
     def __post_init__(self) -> None:
         """Refuse networks of another kind or for other images, before anybody works with them."""
-        check_companion("the score network", self.score, self.energy.shape, conditional=False)
+        check_companion("the score network", self.score, fixed_shape(self.energy), conditional=False)
         for palette in self.palettes:
             name = "the Palette network" + (f" for {palette.task}" if palette.task else "")
-            check_companion(name, palette.network, self.energy.shape, conditional=True)
+            check_companion(name, palette.network, fixed_shape(self.energy), conditional=True)
             if palette.task is not None and palette.task.partition(":")[0] not in TASKS:
                 raise ValueError(f"{name}: there is no such task; there are {', '.join(TASKS)}")
 

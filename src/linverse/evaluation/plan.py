@@ -21,7 +21,7 @@ from torch import Tensor
 from linverse.baselines import EnergyDenoiser
 from linverse.degradations import Degradation
 from linverse.degradations.tasks import Options, parse_task, task_options
-from linverse.energy import Energy
+from linverse.energy import Energy, fixed_shape
 from linverse.evaluation.contenders import TRUTH, Contender
 from linverse.evaluation.networks import Choice, Models, identity
 from linverse.metrics import METRICS, available_metrics
@@ -68,10 +68,10 @@ class Task:
 
     @staticmethod
     def of(label: str, energy: Energy) -> Task:
-        size = energy.shape[1:]
+        size = fixed_shape(energy)[1:]
         degradation, options = parse_task(label, size), task_options(label, size)
         degradation.operator(
-            torch.zeros(1, *energy.shape)
+            torch.zeros(1, *fixed_shape(energy))
         )  # a box or a kernel that does not fit the images says so now
         sigma = max(degradation.sigma, (FLOOR_FACTOR * energy.range.minimum) ** 0.5)
         audited = parse_task(label, size, sigma=sigma)
@@ -205,7 +205,7 @@ class Plan:
         """What all batches of a pair share."""
         out: dict[str, Any] = {
             "task": task.label,
-            "operator": task.digest(self.models.energy.shape),
+            "operator": task.digest(fixed_shape(self.models.energy)),
             "sigma": task.degradation.sigma,
             "audit_sigma": task.audited.sigma,
             "method": TRUTH if contender is None else contender.label,

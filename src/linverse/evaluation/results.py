@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from linverse.energy import fixed_shape
 from linverse.evaluation.audit import POSTERIOR, PRIOR
 from linverse.evaluation.contenders import TRUTH, Contender
 from linverse.evaluation.measures import choose_features, frechet_name
@@ -95,7 +96,7 @@ def read_pair(plan: Plan, store: EvaluationFolder, task: Task, contender: Conten
 
 def merge(records: list[Record], plan: Plan, task: Task, contender: Contender | None) -> Record:
     """The batches of a pair side by side."""
-    size = plan.models.energy.shape[1:]
+    size = fixed_shape(plan.models.energy)[1:]
     names = {name: metric_label(name, size) if name in plan.setting.metrics else name for name in records[0]["values"]}
     values = {text: [value for record in records for value in record["values"][name]] for name, text in names.items()}
     merged: Record = {

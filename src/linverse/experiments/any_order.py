@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
-from linverse.energy import Energy, evaluate, log_prob
+from linverse.energy import Energy, evaluate, fixed_shape, log_prob
 from linverse.evaluation.models import held_out, load_classifier, load_energy
 from linverse.experiments.framework import ExperimentResult
 from linverse.files.saving import hash_weights
@@ -105,7 +105,7 @@ def generate(energy: Energy, order: Order, setting: AnyOrderSetting) -> Generate
         energy,
         start(energy, setting.digits, setting.seed),
         order.order,
-        patch=energy.shape[1] // order.split,
+        patch=fixed_shape(energy)[1] // order.split,
         levels=setting.steps // order.split**2,
         stops=FRAMES,
         generator=keyed_generator(setting.seed, "any-order", "steps"),
@@ -161,7 +161,7 @@ def run(out: Path, quick: bool, progress: Progress, options: AnyOrderOptions) ->
     for done, (name, order) in enumerate(ORDERS.items()):
         found[name] = generate(energy, order, setting)
         progress("orders", done + 1, len(ORDERS))
-    x = held_out(options.data, max(setting.digits, 2), energy.shape).x
+    x = held_out(options.data, max(setting.digits, 2), fixed_shape(energy)).x
     noise = normal_like(x, keyed_generator(setting.seed, "any-order", "floor"))
     metrics = metrics_of(energy, classifier, found, x + math.sqrt(energy.range.minimum) * noise)
     metrics["floor_variance"] = energy.range.minimum  # densities of 8-bit data mean nothing without it

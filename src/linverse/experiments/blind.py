@@ -33,7 +33,7 @@ from linverse.blind import (
 )
 from linverse.blind.search import log_spaced, sigma_limits
 from linverse.degradations import GaussianBlur
-from linverse.energy import Energy
+from linverse.energy import Energy, fixed_shape
 from linverse.evaluation.models import PairOptions, held_out, load_companion, load_energy
 from linverse.experiments.cache import Cache
 from linverse.experiments.framework import ExperimentResult
@@ -339,7 +339,7 @@ def run(out: Path, quick: bool, progress: Progress, options: BlindOptions) -> Ex
     setting = QUICK if quick else FULL
     energies = {"dual": load_energy(options.model), "single": load_companion(options.single_model)}
     models = {name: energy for name, energy in energies.items() if energy is not None}
-    x = held_out(options.data, setting.images, models["dual"].shape).x
+    x = held_out(options.data, setting.images, fixed_shape(models["dual"])).x
     weights = {name: hash_weights(energy) for name, energy in models.items()}
     cache = Cache.of("blind", out, Guess, Case, BlurFinding)
     found = {}

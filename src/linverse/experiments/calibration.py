@@ -23,7 +23,7 @@ from torch import Tensor
 from linverse.covariance import Covariance
 from linverse.degradations import Degradation, Masking
 from linverse.degradations.tasks import parse_task
-from linverse.energy import Energy, Evaluation
+from linverse.energy import Energy, Evaluation, fixed_shape
 from linverse.evaluation.models import CHUNK, held_out, load_energy
 from linverse.experiments.cache import Cache
 from linverse.experiments.framework import ExperimentResult
@@ -198,7 +198,7 @@ def run(out: Path, quick: bool, progress: Progress, options: CalibrationOptions)
     setting = QUICK if quick else FULL
     steps = min(options.steps, QUICK_STEPS) if quick else options.steps
     energy = load_energy(options.model)
-    x = held_out(options.data, setting.images, energy.shape).x
+    x = held_out(options.data, setting.images, fixed_shape(energy)).x
     weights, configuration = {"model": hash_weights(energy)}, asdict(setting) | {"steps": steps}
     cache = Cache.of("calibration", out, TaskCalibration, CoverageCurve)
     made_from = weights | configuration | {"data": options.data}

@@ -16,7 +16,7 @@ from linverse.blind import FAMILIES, Axis, simulate
 from linverse.data.digits import load_digits
 from linverse.data.examples import load_examples
 from linverse.degradations.tasks import parse_task
-from linverse.energy import Energy
+from linverse.energy import Energy, fixed_shape
 from linverse.posterior import Posterior
 from linverse.progress import Progress, named, silent
 from linverse.restoration import BlindRestoration, Restoration, restore, restore_blindly
@@ -167,7 +167,7 @@ def ask_everything(
 def restored(stage: Stage, task: DemoTask, samples: int, path: int, seed: int, progress: Progress) -> Restoration:
     """One picture degraded and restored."""
     x = stage.pictures[task.picture]
-    degradation = parse_task(task.task, stage.energy.shape[1:])
+    degradation = parse_task(task.task, fixed_shape(stage.energy)[1:])
     measurement = degradation.measure(x[None], keyed_generator(seed, "demo", task.task))
     posterior, watch = Posterior(stage.energy, measurement), named(progress, task.title)
     result = restore(posterior, samples=samples, path=path, seed=seed, truth=x, progress=watch)
@@ -181,7 +181,7 @@ def find_out(
 ) -> BlindAnswer:
     """A family of one parameter: simulate, search, restore."""
     preset = FAMILIES[name]
-    family, axes = preset.build(sigma), preset.axes(stage.energy.shape[1:])
+    family, axes = preset.build(sigma), preset.axes(fixed_shape(stage.energy)[1:])
     x = stage.pictures[number : number + 1]
     raw = simulate(family, x, {axes[0].name: truth}, keyed_generator(seed, "demo", name))
     watch = named(progress, f"blind, {name}")

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from linverse.degradations import Inpainting
-from linverse.energy import Energy
+from linverse.energy import Energy, fixed_shape
 from linverse.evaluation.models import HeldOut, chunks, evaluate_many, held_out, load_classifier, load_energy
 from linverse.experiments.cache import Cache
 from linverse.experiments.framework import ExperimentResult
@@ -260,7 +260,7 @@ def run(out: Path, quick: bool, progress: Progress, options: EnergyGuidedOptions
     if quick:
         options = replace(options, evaluations=min(options.evaluations, QUICK_EVALUATIONS))
     energy, classifier = load_energy(options.model), load_classifier(options.classifier)
-    images = held_out(options.data, setting.images, energy.shape, options.split)
+    images = held_out(options.data, setting.images, fixed_shape(energy), options.split)
     if images.labels is None:
         raise ValueError(f"{options.data} has no labels: there is nothing to be right or wrong about")
     clean = error_rate(classifier.predict(images.x) != images.labels)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from linverse.covariance import SpatialCovariance
 from linverse.degradations.masks import centre_box
-from linverse.energy import Energy
+from linverse.energy import Energy, fixed_shape
 from linverse.evaluation.models import PairOptions, evaluate_many, held_out, load_companion, load_energy
 from linverse.experiments.framework import ExperimentResult
 from linverse.files.saving import hash_weights
@@ -152,7 +152,7 @@ def run(out: Path, quick: bool, progress: Progress, options: MmseOptions) -> Exp
     setting = QUICK if quick else FULL
     energies = {"dual": load_energy(options.model), "single": load_companion(options.single_model)}
     models = {name: energy for name, energy in energies.items() if energy is not None}
-    x = held_out(options.data, setting.images, models["dual"].shape).x
+    x = held_out(options.data, setting.images, fixed_shape(models["dual"])).x
     sweeps: dict[str, dict[int, Sweep]] = {}
     for name, energy in models.items():
         sweeps[name] = {}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from linverse.energy import Energy
+from linverse.energy import Energy, fixed_shape
 from linverse.evaluation.models import chunks, held_out, load_energy
 from linverse.experiments.framework import ExperimentResult
 from linverse.files.saving import hash_weights
@@ -89,12 +89,12 @@ class Verdict:
 def examine(energy: LearnedEnergy, preset: str, setting: SelfTestSetting) -> Verdict:
     """Test an energy on held-out images under the covariances of its preset, within its own limits."""
     config = replace(PRESETS[preset][1], model=energy.config)
-    x = held_out(config.data, setting.images, energy.shape).x
+    x = held_out(config.data, setting.images, fixed_shape(energy)).x
     batches = [
         draw_parts(config, x[rows], keyed_generator(setting.seed, "self-test", rows.start)) for rows in chunks(len(x))
     ]
     parts = merge_parts(batches)
-    result = self_test(energy, x, parts, config.covariances.bases(energy.shape), setting.seed)
+    result = self_test(energy, x, parts, config.covariances.bases(fixed_shape(energy)), setting.seed)
     return Verdict(result, {part.cov.basis: reliability(energy, part, setting.bins) for part in parts})
 
 

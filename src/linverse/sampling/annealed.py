@@ -18,7 +18,7 @@ from torch import Tensor
 
 from linverse.covariance import identity
 from linverse.degradations.operators import Linear, operator_gain
-from linverse.energy import Energy, check_pair
+from linverse.energy import Energy, check_pair, fixed_shape
 from linverse.rng import normal_like
 from linverse.sampling.evaluator import Evaluator
 from linverse.sampling.langevin import MALA, ChainState, KernelInfo, begin_chain, warm_up
@@ -63,8 +63,8 @@ def sample_operator(
     if min(levels, draws, thin) < 1:
         raise ValueError(f"levels, draws and thin are at least 1; got {levels}, {draws} and {thin}")
     variance, bottom = variance_from_sigma(sigma), energy.range.minimum if floor is None else floor
-    template = identity("spatial", energy.shape, raw)
-    blank = raw.new_zeros(1, *energy.shape)
+    template = identity("spatial", fixed_shape(energy), raw)
+    blank = raw.new_zeros(1, *fixed_shape(energy))
     if operator(blank).shape[1:] != raw.shape[1:]:
         raise ValueError(
             f"the operator gives data of shape {tuple(operator(blank).shape)}; the measurement's is {tuple(raw.shape)}"

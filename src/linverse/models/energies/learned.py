@@ -6,7 +6,7 @@ All of these travel with the weights: safetensors and a JSON configuration in on
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -99,8 +99,8 @@ class LearnedEnergy(nn.Module, HubModel):
         return VarianceRange(self.config.minimum, self.config.maximum, self.config.bases)
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        return cast("tuple[int, int, int]", self.config.shape)
+    def shape(self) -> Shape:
+        return self.config.shape
 
     @property
     def bounded(self) -> bool:
