@@ -93,7 +93,7 @@ class Restoration:
             "log_evidence_nats": self.evidence,
             "std_from": self.std_from,
             "largest_std": float(self.std.max()),
-            "evaluations_a_sample": self.evaluations,
+            "evaluations_per_sample": self.evaluations,
             "samples": [self.density(value) for value in self.log_probs.tolist()],
         }
         for name, value in (("mean", self.log_prob_mean), ("truth", self.log_prob_truth)):

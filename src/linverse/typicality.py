@@ -111,7 +111,7 @@ def typicality(
     generator: torch.Generator | None = None,
     chunk: int = 128,
 ) -> Typicality:
-    """Compare U(y, Σ) of each noisy image with held-out images `reference` [n, C, H, W] under that Σ (one for all rows, or one a row)."""
+    """Compare U(y, Σ) of each noisy image with held-out images `reference` [n, C, H, W] under that Σ (one for all rows, or one per row)."""
     check_pair(energy, y, cov)
     shared = cov.batch == 1 or bool((cov.log_variance == cov.log_variance[:1]).all())
     groups = [cov[:1]] if shared else [cov[i : i + 1] for i in range(cov.batch)]

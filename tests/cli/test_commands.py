@@ -171,7 +171,7 @@ def test_restore_writes_what_it_says(inside: Path, model: Path, capsys: pytest.C
     assert set(found["files"]) == names | {f"samples/0{n}.png" for n in (1, 2, 3)}
     assert {str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()} == set(found["files"]) | {RECORD}
     assert found["completed"]
-    assert found["evaluations_a_sample"] == 5
+    assert found["evaluations_per_sample"] == 5
     densities = [one["log_density_nats"] for one in found["samples"]]
     assert densities == sorted(densities, reverse=True)
     assert found["truth"]["bits_per_dim"] == pytest.approx(-found["truth"]["log_density_nats"] / (64 * math.log(2)))

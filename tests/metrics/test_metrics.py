@@ -594,7 +594,7 @@ def test_bootstrap_is_reproducible_and_prints() -> None:
     [
         (torch.tensor([1.0]), "at least two"),
         (torch.tensor([1.0, math.inf]), "PSNR of equal images"),
-        (torch.zeros(3, 2), "one value an image"),
+        (torch.zeros(3, 2), "one value per image"),
     ],
 )
 def test_bootstrap_refuses(values: Tensor, message: str) -> None:

@@ -36,7 +36,7 @@ def test_a_line_now_and_then_without_a_terminal(capsys: pytest.CaptureFixture[st
         progress("batches", 1, 4)
         assert capsys.readouterr().out == ""  # not at once
         progress.last_line -= module.LINE_EVERY + 1
-        progress.begun -= 19.99
+        progress.begun["batches"] -= 19.99
         progress("batches", 2, 4)
         progress("batches", 3, 4)
     assert capsys.readouterr().out == "[2/2] batches: 2/4, 0:00:20 left\n"

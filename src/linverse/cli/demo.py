@@ -38,9 +38,9 @@ class DemoOptions:
     ] = None
     """the model that draws 28×28 digits"""
     samples: int = 12
-    """posterior samples a picture"""
+    """posterior samples per picture"""
     steps: int = 50
-    """network evaluations a sample"""
+    """network evaluations per sample"""
     seed: int = 0
     """of all that is random"""
     show: bool = True

@@ -61,7 +61,7 @@ class RestoreOptions:
     samples: int = 8
     """how many posterior samples to draw (0: only the one-shot mean and standard deviation)"""
     steps: int = 50
-    """network evaluations a sample"""
+    """network evaluations per sample"""
     measure_next: int = 0
     """name so many pixels that would tell the most if they were measured next, at least two pixels apart"""
     seed: int = 0

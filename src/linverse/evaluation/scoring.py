@@ -1,7 +1,7 @@
-"""The metrics of a unit's pictures, one value an image, and their features for the Fréchet distance.
+"""The metrics of a unit's pictures, one value per image, and their features for the Fréchet distance.
 
 What the perceptual networks make of the true images is the same for every method and every task, and half of the work: it is kept, one
-entry a metric and batch, as long as it fits into `KEPT_BYTES` (0.5 MB an image of 28×28). A restored value is the same bit for bit.
+entry per metric and batch, as long as it fits into `KEPT_BYTES` (0.5 MB per image of 28×28). A restored value is the same bit for bit.
 """
 
 from __future__ import annotations

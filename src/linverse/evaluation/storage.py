@@ -1,8 +1,8 @@
-"""The folder of an evaluation: a part a unit, written whole when it is done, so that rerunning the command goes on.
+"""The folder of an evaluation: a part per unit, written whole when it is done, so that rerunning the command goes on.
 
 DIR/configuration.json                     what all parts share; another evaluation is refused
 DIR/parts/TASK/METHOD/pair.json            settings, operator and network of the pair, likewise
-DIR/parts/TASK/METHOD/0003.json            one value an image and metric, evaluations, warnings; the last file of a unit: its mark
+DIR/parts/TASK/METHOD/0003.json            one value per image and metric, evaluations, warnings; the last file of a unit: its mark
 DIR/parts/TASK/METHOD/0003.timing.json     seconds of solving, metrics and densities: apart, because only they differ from run to run
 DIR/parts/TASK/METHOD/0003.safetensors     the restorations, and their features for the Fréchet distance
 DIR/parts/TASK/METHOD/0003.error.json      instead, where the method failed; it is tried again next time

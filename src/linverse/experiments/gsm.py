@@ -4,7 +4,7 @@ Two models start alike and see the same samples (`gsm_training`). "Single" match
 of Σ, and by a number on each shell that noise does not connect. "Dual" matches ∂U/∂log t as well, so that the constant
     c = log E_{y~G} exp(U_G − U_θ)   at Σ = t_max·I,  G = N(0, (C + t_max)I)
 (exact for any U_θ, unlike E[U_G − U_θ], which is too high by KL(p‖G) ≈ 1 nat here) holds at every Σ. The error is
-    root-mean-square over y ~ p(y|Σ) of (U_θ + c − U)/d,   in nats a dimension;
+    root-mean-square over y ~ p(y|Σ) of (U_θ + c − U)/d,   in nats per dimension;
 at Σ = t_min·I that is the data's support: thin shells of radius √(d(σ_k² + t_min)) of relative width 1/√(2d),
 each with probability ½.
 Everything here is evaluated on full d-dimensional vectors in float64 through the library's exact `GaussianScaleMixture`.
@@ -156,7 +156,7 @@ def rms(values: Tensor) -> float:
 
 @torch.no_grad()
 def energy_metrics(energy: LearnedMixture, sets: dict[str, Points]) -> dict[str, float]:
-    """Errors of U in nats a dimension."""
+    """Errors of U in nats per dimension."""
     dim = energy.config.dim
     errors = {name: (in_chunks(energy, p.y, p.cov) - p.energy) / dim for name, p in sets.items()}
     support = errors["support"]

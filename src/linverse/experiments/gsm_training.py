@@ -174,7 +174,7 @@ class QuadraticsNetwork(nn.Module):
 
 
 def component_energies(quadratics: Quadratics, radius: Tensor, t: Tensor, config: ScaleMixtureConfig) -> Tensor:
-    """u_i, [M, K, i], for radii [M, K, g] at levels t [M, g]: nats a dimension."""
+    """u_i, [M, K, i], for radii [M, K, g] at levels t [M, g]: nats per dimension."""
     shell = radius / (t + config.data_variance)[:, None] - 1
     return quadratics.beta[:, None] + 0.25 * torch.einsum("mkg,mig->mki", shell, quadratics.alpha)
 

@@ -47,8 +47,8 @@ PAPER: dict[str, Any] = {
     "claims": ["dual score matching learns energies that are normalised for all covariances, up to one constant"],
     "figures": {},
     "targets": {
-        "normalisation_error": "at most 0.01 nats a dimension at large Σ, in every basis",
-        "agreement": "at most 0.01 nats a dimension",
+        "normalisation_error": "at most 0.01 nats per dimension at large Σ, in every basis",
+        "agreement": "at most 0.01 nats per dimension",
         "bias": "|E[κ]| at most 0.01",
         "slope": "between 0.9 and 1.1",
         "ratio": "|log mean| at most 0.5 nats",

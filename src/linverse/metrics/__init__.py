@@ -1,6 +1,6 @@
 """How good is a restoration? Metrics of single images, distances between sets of images, calibration, and confidence intervals.
 
-`METRICS` maps a name to a function of (x, reference), both [B, C, H, W] in [0, 1], that gives one value an image, [B], and says
+`METRICS` maps a name to a function of (x, reference), both [B, C, H, W] in [0, 1], that gives one value per image, [B], and says
 which way is better.
 """
 
@@ -49,7 +49,7 @@ Better = Literal["higher", "lower"]
 
 
 class Metric(NamedTuple):
-    """A function of (x, reference) to one value an image, and which way is better."""
+    """A function of (x, reference) to one value per image, and which way is better."""
 
     function: Callable[[Tensor, Tensor], Tensor]
     better: Better

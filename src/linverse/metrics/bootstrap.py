@@ -71,7 +71,7 @@ def bootstrap_mean(
     For two methods on the same images give their differences: the images' own spread then drops out.
     """
     if values.ndim != 1:
-        raise ValueError(f"values have shape {tuple(values.shape)}; one value an image, [B], is needed")
+        raise ValueError(f"values have shape {tuple(values.shape)}; one value per image, [B], is needed")
     _check(values, level, resamples)
     values, count = values.detach().double().cpu(), len(values)
     generator = generator or keyed_generator("bootstrap")

@@ -1,4 +1,4 @@
-"""Perceptual distances, one value an image; both are better when lower and 0 for equal images.
+"""Perceptual distances, one value per image; both are better when lower and 0 for equal images.
 
 LPIPS v0.1 (Zhang et al., CVPR 2018), f̂_l the features of layer l scaled to unit length at each pixel, w_l ≥ 0 learned:
     d = Σ_l mean_{h,w} Σ_c w_lc (f̂_lc − f̂⁰_lc)²,

@@ -1,4 +1,4 @@
-"""Pixel metrics, one value an image; both are better when higher.
+"""Pixel metrics, one value per image; both are better when higher.
 
     PSNR = −10 log₁₀ mean((x − x₀)²)  in dB, for pixels in [0, 1]; +∞ for equal images;
     SSIM = mean over 11×11 Gaussian windows (std 1.5) of (2μμ₀ + c₁)(2σ₁₂ + c₂) / ((μ² + μ₀² + c₁)(σ² + σ₀² + c₂)),  c = (0.01², 0.03²).

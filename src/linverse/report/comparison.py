@@ -1,6 +1,6 @@
 """The result to look at: truth, measurement and every method side by side; and how their log-densities are distributed.
 
-Both figures use few axes (one for all pictures, one a density): matplotlib takes longer to lay out a hundred small axes than some methods
+Both figures use few axes (one for all pictures, one per density): matplotlib takes longer to lay out a hundred small axes than some methods
 take to solve.
 """
 
@@ -54,7 +54,7 @@ def write_pictures(folder: Path, plan: Plan, store: EvaluationFolder, report: Re
 
 
 def draw_grid(plan: Plan, store: EvaluationFolder, task: Task, done: list[str], rows: int) -> Figure:
-    """A row an image: truth, measurement, each method."""
+    """A row per image: truth, measurement, each method."""
     count = min(rows, len(plan.truth))
     measured = torch.cat([plan.raw(Unit(task, None, k)) for k in range(-(-count // plan.setting.batch))])
     measured = as_seen(task, measured)
@@ -134,7 +134,7 @@ def histogram_range(values: dict[str, Tensor]) -> tuple[float, float]:
 
 
 def draw_ridges(axes: Axes, values: dict[str, Tensor], labelled: bool, bins: int = 48) -> None:
-    """One histogram a method, each at a height of its own; the line is the truth's mean, what lies beyond an edge is counted there."""
+    """One histogram per method, each at a height of its own; the line is the truth's mean, what lies beyond an edge is counted there."""
     low, high = histogram_range(values)
     margin = 0.07 * (high - low)  # room for the counts
     edges = torch.linspace(low, high, bins + 1, dtype=torch.float64)

@@ -82,11 +82,12 @@ class ProgressBars:
 
     def __init__(self, console: Console, prefix: str = "", visible: bool = True) -> None:
         self.console, self.prefix = console, prefix
-        self.begun = self.last_line = time.monotonic()
+        self.last_line = time.monotonic()
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         hidden = not (visible and console.is_terminal)
         self.bars = Bars(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=hidden)
         self.tasks: dict[str, TaskID] = {}
+        self.begun: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -98,9 +99,12 @@ class ProgressBars:
     def __call__(self, task: str, done: int, total: int) -> None:
         if task not in self.tasks:
             self.tasks[task] = self.bars.add_task(task, total=total)
+            self.begun[task] = time.monotonic()
         self.bars.update(self.tasks[task], completed=done, total=total)
         now = time.monotonic()
         if not self.console.is_terminal and now - self.last_line > LINE_EVERY:
-            left = f", {timedelta(seconds=round((now - self.begun) * (total - done) / done))} left" if done else ""
+            left = (
+                f", {timedelta(seconds=round((now - self.begun[task]) * (total - done) / done))} left" if done else ""
+            )
             note(self.console, f"{self.prefix}{task}: {done}/{total}{left}")
             self.last_line = now

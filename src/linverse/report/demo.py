@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 14.0, 9.5
 CELL, GAP, ROW = 1.1, 0.05, 1.4  # a picture, the space between two, from one row to the next
 LEFT, TOP = 1.72, 1.62  # of the first restoration
-SHOWN = 6  # samples a row
+SHOWN = 6  # samples per row
 BELOW = TOP + 3 * ROW + 0.3  # of the lower half
 
 

@@ -117,7 +117,7 @@ def show_report(console: Console, report: dict[str, Any], timings: dict[str, Any
 
 
 def means_table(methods: dict[str, Any], names: list[str]) -> Table:
-    """One line a method; the best of a column is bold. It fits 80 columns: only the methods' names may be folded."""
+    """One line per method; the best of a column is bold. It fits 80 columns: only the methods' names may be folded."""
     columns = [Column(heading(name), justify="right", no_wrap=True) for name in (*names, "evaluations")]
     table = Table(Column("method", overflow="fold"), *columns, box=None, padding=(0, 1, 0, 0))
     best = best_methods(methods, names)

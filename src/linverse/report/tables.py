@@ -46,7 +46,7 @@ def best_methods(methods: Record, names: list[str]) -> dict[str, str]:
 
 
 def markdown(report: Record, timings: Record) -> str:
-    """A table a task, with 95 % intervals, and the audit below it."""
+    """A table per task, with 95 % intervals, and the audit below it."""
     settings = report["configuration"]
     lines = [
         f"# {settings['images']} images of {settings['data'] or 'the given set'}, seed {settings['seed']}",
@@ -133,7 +133,7 @@ def audit_lines(task: Record) -> list[str]:
 
 
 def csv_text(report: Record, timings: Record) -> str:
-    """One line a pair: estimate, low and high of each metric; seconds an image in the last column."""
+    """One line per pair: estimate, low and high of each metric; seconds per image in the last column."""
     names = metric_names(report)
     columns = [f"{name}{end}" for name in names for end in ("", " low", " high")]
     out = StringIO()

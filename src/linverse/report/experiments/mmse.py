@@ -18,7 +18,7 @@ COLOURS = {"dual": VERMILION, "single": BLUE}
 
 
 def draw(found: Found) -> Figure:
-    """PSNR against the noise, a panel a box; below, images."""
+    """PSNR against the noise, a panel per box; below, images."""
     from matplotlib.figure import Figure
 
     sweeps, shown, setting = found.sweeps, found.shown, found.setting
