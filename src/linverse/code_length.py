@@ -1,6 +1,6 @@
 """How many bits would a picture take? The code length of 8-bit images under an energy (mathematics §13).
 
-A byte b stands for a cell of values: [b−½, b+½]/255, reaching to −∞ for b = 0 and to +∞ for b = 255. For any q that lives inside of the cell
+A byte b stands for a cell of values: [b−½, b+½]/255, reaching to −∞ for b = 0 and to +∞ for b = 255. For any q inside of the cell
     −log₂ P(b) ≤ E_q[U(y, λI) + log q(y|x)] / log 2,
 a true upper bound if exp(−U) integrates to one. q is N(x, λ) cut to the cell, λ the energy's floor. Divided by the number of values it is
 the bits per dimension that likelihoods are published in, and can be set beside PNG, WebP and JPEG-XL on the same pictures.
