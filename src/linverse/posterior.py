@@ -167,7 +167,7 @@ class Posterior:
     @torch.no_grad()
     def rank(
         self,
-        samples: Tensor,
+        samples: ImageLike,
         *,
         unit: str = "nats",
         floor_noise: bool = False,
@@ -181,17 +181,17 @@ class Posterior:
         self._warn_once()
         check_unit(unit)
         count = self.measurement.batch
-        samples = as_tensor(samples, "samples")
-        if samples.ndim != 5 or samples.shape[1] != count or len(samples) == 0:
-            raise ValueError(f"samples have shape {tuple(samples.shape)}; they must be [n ≥ 1, {count}, C, H, W]")
-        flat, rows = self._images(samples.flatten(0, 1), "samples"), torch.arange(count).repeat(len(samples))
+        given = as_tensor(samples, "samples")
+        if given.ndim != 5 or given.shape[1] != count or len(given) == 0:
+            raise ValueError(f"samples have shape {tuple(given.shape)}; they must be [n ≥ 1, {count}, C, H, W]")
+        flat, rows = self._images(given.flatten(0, 1), "samples"), torch.arange(count).repeat(len(given))
         noise = self._floor_noise(flat, generator) if floor_noise else None
         parts = torch.arange(len(flat)).split(chunk_size(chunk, self.covariance))
         log_density = torch.cat([self._log_density(flat[part], rows[part], noise) for part in parts])
         if bool(log_density.isnan().any()):
             raise FloatingPointError(f"log p(x|y) is NaN for {int(log_density.isnan().sum())} of {len(flat)} samples")
         values, order = log_density.unflatten(0, (-1, count)).sort(dim=0, descending=True)
-        return samples[order, torch.arange(count)], in_unit(values, self.covariance.dim, unit)
+        return given[order, torch.arange(count)], in_unit(values, self.covariance.dim, unit)
 
     def _images(self, x: ImageLike, name: str = "image") -> Tensor:
         """Images that a density can be asked of, in the measurement's precision."""

@@ -48,7 +48,7 @@ def solve(
     sigma_max: float = SIGMA_MAX,
     sigma_min: float = 0.01,
 ) -> Solution:
-    """One sample a row; `steps`·`ode_steps` evaluations (the paper: 250·5 for inpainting, 200·5 for deblurring)."""
+    """One sample per row; `steps`·`ode_steps` evaluations (the paper: 250·5 for inpainting, 200·5 for deblurring)."""
     if ode_steps < 1 or langevin_steps < 0:
         raise ValueError(f"ode_steps ≥ 1 and langevin_steps ≥ 0 are needed; got {ode_steps} and {langevin_steps}")
     seen, network = degradation.from_raw(y_raw), Counter(model)

@@ -33,7 +33,7 @@ def solve(
     renoise: float = 1.0,
     sigma_max: float = SIGMA_MAX,
 ) -> Solution:
-    """One restoration a row; `steps` + 1 evaluations."""
+    """One restoration per row; `steps` + 1 evaluations."""
     if not 0 <= renoise <= 1:
         raise ValueError(f"renoise is the share of fresh noise, between 0 and 1; got {renoise}")
     seen, network = degradation.from_raw(y_raw), Counter(model)

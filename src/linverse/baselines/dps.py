@@ -36,7 +36,7 @@ def solve(
     cap: float = 2.0,
     sigma_max: float = SIGMA_MAX,
 ) -> Solution:
-    """One sample a row; `steps` + 1 evaluations and `steps` gradients through the network."""
+    """One sample per row; `steps` + 1 evaluations and `steps` gradients through the network."""
     seen, network = degradation.from_raw(y_raw), Counter(model)
     levels = geometric_levels(model.range, steps, sigma_max)
     x = start(model, seen.coefficients, levels[0], generator)

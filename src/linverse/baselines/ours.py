@@ -43,7 +43,7 @@ def solve(
     finish: Literal["mean", "sample"] = "mean",
     average: int = 1,
 ) -> Solution:
-    """One posterior sample a row: `steps`·(1 + `corrector_steps`) + 1 evaluations, each with its gradient.
+    """One posterior sample per row: `steps`·(1 + `corrector_steps`) + 1 evaluations, each with its gradient.
 
     It ends with the mean at the floor, as the paper's does; `finish` = "sample" adds the variance that is left there. The `average` of
     several samples comes close to the posterior mean: the least error, and less detail than any image has.

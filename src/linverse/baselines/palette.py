@@ -34,7 +34,7 @@ def solve(
     steps: int = 100,
     sigma_max: float = SIGMA_MAX,
 ) -> Solution:
-    """One sample a row; `steps` + 1 evaluations."""
+    """One sample per row; `steps` + 1 evaluations."""
     begun = time.perf_counter()
     seen = degradation.from_raw(y_raw)
     condition = degradation.condition(seen)

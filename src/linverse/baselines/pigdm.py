@@ -36,7 +36,7 @@ def solve(
     prior_variance: float | None = None,
     sigma_max: float = SIGMA_MAX,
 ) -> Solution:
-    """One sample a row; `steps` + 1 evaluations and as many gradients through the network."""
+    """One sample per row; `steps` + 1 evaluations and as many gradients through the network."""
     if weighting not in ("adaptive", "score"):
         raise ValueError(f'weighting is {weighting!r}; it can be "adaptive" or "score"')
     seen, network = degradation.from_raw(y_raw), Counter(model)

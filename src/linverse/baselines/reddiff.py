@@ -37,7 +37,7 @@ def solve(
     rate: float = 0.05,
     sigma_max: float = SIGMA_MAX,
 ) -> Solution:
-    """One restoration a row, from the pseudo-inverse; `steps` evaluations."""
+    """One restoration per row, from the pseudo-inverse; `steps` evaluations."""
     seen, network = degradation.from_raw(y_raw), Counter(model)
     centre = seen.pseudo_inverse(START_CUTOFF).requires_grad_()
     optimiser = torch.optim.Adam([centre], lr=rate, betas=(0.9, 0.99))

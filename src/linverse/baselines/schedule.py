@@ -3,7 +3,7 @@
 Variance exploding: x_t = x + √λ_t v with λ_t geometric from σ_max² (the paper: 25²) to the model's floor. It starts where it should,
     x_T ~ m + N(0, (σ_max² + C) I),      m, C the mean and variance of the data,
 and goes down by the ancestral step x_{t−1} = a·x_t + (1−a)·x̂ + N(0, λ_{t−1}(1−a)), a = λ_{t−1}/λ_t, with x̂ extrapolated from the step
-before (`sampling.predictors.TwoStepAncestral`: second order for one evaluation a step). x̂ is E[x|x_t] or, guided, E[x|x_t, y].
+before (`sampling.predictors.TwoStepAncestral`: second order for one evaluation per step). x̂ is E[x|x_t] or, guided, E[x|x_t, y].
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def _total(values: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class ULA:
-    """Unadjusted Langevin. `step_size` η: a number, or one a chain [B]; by default d^{−1/3}."""
+    """Unadjusted Langevin. `step_size` η: a number, or one per chain [B]; by default d^{−1/3}."""
 
     step_size: float | Tensor | None = None
 
@@ -202,7 +202,7 @@ def warm_up(
     wanted: float = OPTIMAL_ACCEPTANCE,
     pooled: bool = True,
 ) -> tuple[ChainState, MALA]:
-    """`steps` adaptive moves, and the kernel with its step size frozen: one for all chains, or (not `pooled`) one a chain."""
+    """`steps` adaptive moves, and the kernel with its step size frozen: one for all chains, or (not `pooled`) one per chain."""
     step_size = kernel.steps_like(state.iterate.z).double()
     averaging = DualAveraging.begin(step_size.mean().reshape(1) if pooled else step_size, wanted)
     for _ in range(steps):

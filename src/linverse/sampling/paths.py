@@ -209,7 +209,7 @@ def held(cov: Covariance, floor: float, above: float) -> Covariance:
     return cov.with_log_variance(torch.where(cov.log_variance < math.log(above), cov.log_variance, level))
 
 
-# --- pieces ------------------------------------------------------------------------------------------------------------------
+# --- what the paths share ----------------------------------------------------------------------------------------------------
 
 
 def _ends(cov: Covariance, floor: float | Covariance) -> tuple[Tensor, Tensor]:

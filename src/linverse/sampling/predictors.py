@@ -109,7 +109,7 @@ class Matched:
 
 @dataclass(frozen=True)
 class TwoStepAncestral:
-    """The default: second order for one evaluation a step. Its first step, and the first of each coefficient, is ancestral."""
+    """The default: second order for one evaluation per step. Its first step, and the first of each coefficient, is ancestral."""
 
     order: ClassVar[int] = 2
     evaluations: ClassVar[int] = 0
@@ -122,7 +122,7 @@ class TwoStepAncestral:
 
 @dataclass(frozen=True)
 class ProbabilityFlowHeun:
-    """Heun's method for dx/dlog λ = ½(x − x̂), exact in x (exponential integrator); two evaluations a step, no noise.
+    """Heun's method for dx/dlog λ = ½(x − x̂), exact in x (exponential integrator); two evaluations per step, no noise.
 
     The flow carries p(·|Σ_T) to p(·|Σ_0). It is valid where x_T is a *draw* of p(y|Σ_T): for generation, and for posteriors whose
     measured coefficients are held at their λ (`paths.held`) while the others are drawn afresh for every sample. For one

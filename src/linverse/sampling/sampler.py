@@ -1,7 +1,7 @@
 """Predictor–corrector sampling of p(x | y) along a path (paper, algorithm 2), for any energy and any Σ.
 
 Started at x_T = y, each step lowers Σ_t by a predictor and then, if asked, moves by a corrector that leaves p(x_t | y) invariant. The
-last step is the Tweedie mean at the floor: a path of T steps costs T + 1 evaluations of the energy, and n more a level for n corrector
+last step is the Tweedie mean at the floor: a path of T steps costs T + 1 evaluations of the energy, and n more per level for n corrector
 steps (the corrector's last evaluation is the predictor's first).
 
 What was not measured must be drawn afresh in y for every sample (`Measurement.lift`); here each row of y is one sample.
