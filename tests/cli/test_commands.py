@@ -213,6 +213,16 @@ def test_a_measurement_is_taken_as_it_is(inside: Path, model: Path) -> None:
     assert np.load(inside / "small-restored/mean.npy").shape == SHAPE
 
 
+def test_a_mask_is_scaled_with_its_picture(inside: Path, model: Path) -> None:
+    Image.fromarray(np.full((16, 24), 128, np.uint8)).save(inside / "wide.png")
+    mask = np.full((16, 24), 255, np.uint8)
+    mask[:, 12:] = 0
+    Image.fromarray(mask).save(inside / "mask.png")
+    run("restore", "wide.png", "--mask", "mask.png", "--resize", "--samples", 0, "--model", model, "--out", "masked")
+    missing = np.load(inside / "masked/measurement.npy") == 0
+    assert missing.squeeze().tolist() == [[False] * 4 + [True] * 4] * 8
+
+
 def test_an_interrupted_restoration_leaves_what_there_is(
     inside: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,7 +67,7 @@ class RestoreOptions:
     seed: int = 0
     """of all that is random"""
     resize: bool = False
-    """scale and crop a picture of another size"""
+    """scale and crop a picture of another size, and its mask"""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: IMAGE-restored)")] = None
     """folder for the results"""
 
@@ -131,12 +131,13 @@ def run(options: RestoreOptions, console: Console) -> None:
 
 def degradation_of(options: RestoreOptions, size: tuple[int, int]) -> Degradation:
     """The degradation that --task or --mask names."""
-    from linverse.data.pictures import read_mask_file
+    from linverse.data import read_mask
     from linverse.degradations import Inpainting
     from linverse.degradations.tasks import parse_task
 
     if options.mask is not None:
-        return Inpainting(read_mask_file(options.mask, size), 1e-3 if options.sigma is None else options.sigma)
+        mask = read_mask(options.mask, size, resize=options.resize)
+        return Inpainting(mask, 1e-3 if options.sigma is None else options.sigma)
     assert options.task is not None
     return parse_task(options.task, size, sigma=options.sigma)
 

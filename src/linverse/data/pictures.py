@@ -1,4 +1,4 @@
-"""A user's pictures and masks as tensors that fit a model, and what was done to them on the way."""
+"""A user's pictures as tensors that fit a model, and what was done to them on the way."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 from torch import Tensor
 
-from linverse.data.mask_files import read_mask
 from linverse.data.reading import read, shown
 
 Shape = tuple[int, int, int]
@@ -41,11 +40,6 @@ def read_image(
         tell(f"{picture.name}: converted from {'colour to grey' if channels == 1 else 'grey to colour'}")
         picture = picture.grey() if channels == 1 else picture.colour()
     return picture.pixels
-
-
-def read_mask_file(path: Path, size: tuple[int, int]) -> Tensor:
-    """A mask picture as boolean [1, 1, H, W], white (or opaque) = measured."""
-    return read_mask(path, size)
 
 
 def expand_paths(paths: list[Path]) -> list[Path]:
