@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
+from linverse.models.losses import DualLoss, NoisyBatch
 from linverse.rng import keyed_generator
 from linverse.training.batches import draw_parts
-from linverse.training.losses import DualLoss, Part
 from linverse.training.presets import FASHION
 from time_to_quality import PLAIN_BACKBONE, RECIPES
 
@@ -35,7 +35,7 @@ def gemm_rate(repeats: int = 10) -> float:
     return 2 * 2048**3 / seconds(lambda: a @ a, repeats)
 
 
-def convolution_flops(energy: LearnedEnergy, parts: list[Part]) -> float:
+def convolution_flops(energy: LearnedEnergy, parts: list[NoisyBatch]) -> float:
     """FLOPs of the convolutions of one forward pass."""
     total = 0.0
 
@@ -52,13 +52,13 @@ def convolution_flops(energy: LearnedEnergy, parts: list[Part]) -> float:
     return total
 
 
-def first_order_step(energy: LearnedEnergy, parts: list[Part]) -> None:
+def first_order_step(energy: LearnedEnergy, parts: list[NoisyBatch]) -> None:
     """The same backbone trained as a denoiser: one forward and one backward."""
     energies = energy.form.energies([(part.noisy(), part.cov) for part in parts])
     energies.sum().backward()
 
 
-def measure(name: str, config: EnergyConfig, parts: list[Part], rate: float, repeats: int) -> dict[str, float]:
+def measure(name: str, config: EnergyConfig, parts: list[NoisyBatch], rate: float, repeats: int) -> dict[str, float]:
     energy = LearnedEnergy(config)
     energy.fit_gaussian(torch.zeros(config.shape), 0.09)
     loss = DualLoss(energy, FASHION.loss)

@@ -32,12 +32,12 @@ from linverse.experiments.gsm_training import (
 )
 from linverse.files.saving import hash_weights
 from linverse.models.energies.scores import Scores
+from linverse.models.losses import score_errors
 from linverse.progress import silent
 from linverse.report import experiments as report
 from linverse.report import style as figures
 from linverse.report.experiments import write_experiment
 from linverse.rng import keyed_generator
-from linverse.training.losses import score_errors
 
 SMALL = ScaleMixtureConfig(dim=6, sigmas=(0.5, 2.0), hidden=16)
 

@@ -87,7 +87,14 @@ PIECES: dict[str, Callable[[], tuple[nn.Module, list[Tensor]]]] = {
         Block(2, 2, BACKBONE, Resample((1, 3, 3, 1), up=True)),
         [random_like((1, 2, 2, 2), "x"), random_like((1, 4, 4, 4), "e")],
     ),
-    "compact block": lambda: (CompactBlock(2, 4), [random_like((1, 2, 2, 3), "x"), random_like((1, 4, 2, 3), "e")]),
+    "compact block": lambda: (
+        CompactBlock(2, 4, bounded=False),
+        [random_like((1, 2, 2, 3), "x"), random_like((1, 4, 2, 3), "e")],
+    ),
+    "compact block, bounded": lambda: (
+        CompactBlock(2, 4, bounded=True),
+        [random_like((1, 2, 2, 3), "x"), random_like((1, 4, 2, 3), "e")],
+    ),
     "down": lambda: (Resample((1, 3, 3, 1), up=False), [random_like((1, 2, 4, 4), "x")]),
     "up": lambda: (Resample((1, 3, 3, 1), up=True), [random_like((1, 2, 2, 2), "x")]),
 }

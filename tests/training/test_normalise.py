@@ -14,9 +14,9 @@ from conftest import COVARIANCES, random_covariance
 from linverse.analytic import DiagonalGaussian, GaussianScaleMixture
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange, identity
 from linverse.energy import Energy
+from linverse.models.losses import NoisyBatch
 from linverse.posterior import residual
 from linverse.rng import keyed_generator, normal_like
-from linverse.training.losses import Part
 from linverse.training.normalise import SelfTest, normalising_constant, self_test
 from oracles import z_threshold
 from tiny import FAMILIES, Shape
@@ -59,11 +59,11 @@ def images(energy: GaussianScaleMixture | DiagonalGaussian, count: int = COUNT) 
     return energy.sample(count, keyed_generator("normalise", "x"))
 
 
-def draw_parts(x: Tensor, families: tuple[str, ...] = FAMILIES, shared: bool = True) -> list[Part]:
+def draw_parts(x: Tensor, families: tuple[str, ...] = FAMILIES, shared: bool = True) -> list[NoisyBatch]:
     parts = []
     for family in families:
         cov = random_covariance(family, SHAPE, batch=len(x), shared=shared)
-        parts.append(Part(x, cov, normal_like(x, keyed_generator("normalise", family))))
+        parts.append(NoisyBatch(x, cov, normal_like(x, keyed_generator("normalise", family))))
     return parts
 
 
@@ -129,7 +129,7 @@ def test_an_exact_energy_passes_every_self_test() -> None:
     assert set(result.ratio) == {"0.001", "0.01", "0.1", "1", "10"}
 
 
-def slope_error(energy: Energy, part: Part) -> float:
+def slope_error(energy: Energy, part: NoisyBatch) -> float:
     """The standard error of Σκt/Σκ², whole images at a time (coefficients of one image are not independent)."""
     y = part.noisy()
     log_variance = part.cov.log_variance.clone().requires_grad_()
@@ -221,7 +221,7 @@ def test_results_survive_json_and_make_a_table() -> None:
 def test_levels_outside_of_the_energy_s_range_are_left_out() -> None:
     narrow = GaussianScaleMixture(torch.ones(1), torch.tensor([0.1]), SHAPE, VarianceRange(5e-2, 5.0))
     x = images(narrow, 20)
-    parts = [Part(x, identity("spatial", x.shape, x).expand(20), normal_like(x, keyed_generator("n")))]
+    parts = [NoisyBatch(x, identity("spatial", x.shape, x).expand(20), normal_like(x, keyed_generator("n")))]
     result = self_test(narrow, x, parts, ("spatial",))
     assert set(result.ratio) == {"0.1", "1"}
     assert set(result.heat) == {"0.1", "1"}

@@ -27,7 +27,7 @@ from linverse.progress import Progress
 from linverse.rng import keyed_generator, normal_like
 from linverse.sampling import prior_start, sample
 from linverse.training.config import TrainConfig
-from linverse.training.finish import run_self_test
+from linverse.training.finish import normalised, run_self_test
 from linverse.training.loop import Trainer
 from linverse.training.presets import PRESETS
 
@@ -84,11 +84,11 @@ def train_digits(
             progress("training", trainer.step, steps)
     energy = trainer.averaged
     assert isinstance(energy, LearnedEnergy)
-    return trainer, energy, time.process_time() - start
+    return trainer, normalised(trainer, energy, config.self_test_images), time.process_time() - start
 
 
 def measure(trainer: Trainer, energy: LearnedEnergy) -> tuple[dict[str, float], dict[float, NoiseErrors]]:
-    """Normalise; what the self-tests, the blind estimates of noise and the held-out losses say in short."""
+    """What the self-tests, the blind estimates of noise and the held-out losses say in short."""
     test = run_self_test(trainer, energy, trainer.config.self_test_images)
     x = trainer.held_out.batch(torch.arange(len(trainer.held_out)))
     errors = {variance: noise_errors(energy, x, variance) for variance in VARIANCES}

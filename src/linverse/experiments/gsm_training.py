@@ -11,7 +11,7 @@ what the constant is, training must find out.
 The derivatives, with w_i the softmax of −d·u_i:
     e_g = √t_g ∂U/∂y_g = ρ_g y_g,  ρ_g = √t_g Σ_i w_i α_i^g / (t_g + C)
     κ_g/n = 2 Σ_i w_i ∂u_i/∂log t_g
-and the losses (mathematics of `training.losses`, one λ for each half):
+and the losses (mathematics of `models.losses`, one λ for each half):
     A-DSM = ½Σ_g ‖e_g − ε_g‖²/n = ½Σ_g (ρ_g² q_g − 2ρ_g ⟨y_g,ε_g⟩/n + ‖ε_g‖²/n)
     A-CSM = ½Σ_g (κ_g/n − ½(1 − ‖ε_g‖²/n))²
 need ‖y_g‖², ⟨y_g,ε_g⟩ and ‖ε_g‖² only. Their joint law is exact in three draws: ‖x_g‖² = σ²χ²_n, and along and across x_g the noise is

@@ -22,11 +22,11 @@ from linverse.evaluation.models import chunks, held_out, load_energy
 from linverse.experiments.framework import ExperimentResult
 from linverse.files.saving import hash_weights
 from linverse.models.energies.learned import LearnedEnergy
+from linverse.models.losses import NoisyBatch
 from linverse.progress import Progress
 from linverse.rng import keyed_generator
 from linverse.training.batches import draw_parts
 from linverse.training.finish import merge_parts
-from linverse.training.losses import Part
 from linverse.training.normalise import SelfTest, self_test
 from linverse.training.presets import PRESETS
 from linverse.typicality import covariance_score_pairs
@@ -98,7 +98,7 @@ def examine(energy: LearnedEnergy, preset: str, setting: SelfTestSetting) -> Ver
     return Verdict(result, {part.cov.basis: reliability(energy, part, setting.bins) for part in parts})
 
 
-def reliability(energy: Energy, part: Part, bins: int) -> Tensor:
+def reliability(energy: Energy, part: NoisyBatch, bins: int) -> Tensor:
     """Mean κ and mean ½(1−ε²) in bins of as many coefficients each, sorted by κ, [bins, 2]."""
     found = [
         covariance_score_pairs(energy, part.x[rows], part.cov[rows], part.noise[rows]) for rows in chunks(len(part.x))

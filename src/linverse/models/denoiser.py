@@ -15,19 +15,32 @@ from torch import Tensor, nn
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.files.saving import HubModel
 from linverse.models.bases import Source, image_moments
+from linverse.models.config import ModelConfig
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
-from linverse.models.energies.learned import EnergyConfig
+from linverse.models.losses import DenoiserLoss, LossConfig
 from linverse.models.networks.backbone import build_backbone
 from linverse.models.networks.unet import UNetConfig
 
 
 @dataclass(frozen=True)
-class DenoiserConfig(EnergyConfig):
+class DenoiserConfig(ModelConfig):
     """An isotropic denoiser; `condition_channels` > 0 stacks a measurement of so many channels to its input."""
 
     kind: ClassVar[str] = "denoiser"
+    shape: tuple[int, int, int]
+    minimum: float = 1e-6
+    maximum: float = 1e3
     condition_channels: int = 0
     backbone: UNetConfig = field(default_factory=UNetConfig)
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """The bases that it knows: white noise is white in pixels."""
+        return ("spatial",)
+
+    def build(self) -> Denoiser:
+        """The model, with random weights."""
+        return Denoiser(self)
 
 
 class Denoiser(nn.Module, HubModel):
@@ -43,17 +56,26 @@ class Denoiser(nn.Module, HubModel):
         channels = config.shape[0]
         self.network = build_backbone(config.backbone, channels + config.condition_channels, channels)
         self.embedding = SpaceFrequencyEmbedding(config.backbone)
-        self.register_buffer("mean", torch.zeros(config.fixed_shape))
+        self.register_buffer("mean", torch.zeros(config.shape))
         self.register_buffer("log_prior", torch.zeros(()))
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     @property
     def range(self) -> VarianceRange:
-        return VarianceRange(self.config.minimum, self.config.maximum, ("spatial",))
+        return VarianceRange(self.config.minimum, self.config.maximum, self.config.bases)
 
     @property
     def shape(self) -> tuple[int, int, int]:
         return self.config.shape
+
+    @property
+    def backbone(self) -> nn.Module:
+        """The network proper: what may run in lower precision."""
+        return self.network
+
+    def loss(self, config: LossConfig) -> DenoiserLoss:
+        """What trains it: the A-DSM of a first-order network."""
+        return DenoiserLoss(self, config)
 
     def fit(self, images: Source) -> None:
         """Take over mean and variance of the training images, before training."""

@@ -13,9 +13,9 @@ from torch import Tensor
 from linverse.covariance import VarianceRange
 from linverse.degradations import Box, Convolution, GaussianBlur, Masking
 from linverse.models.bases import CropSource, Source
+from linverse.models.losses import NoisyBatch
 from linverse.rng import keyed_generator
 from linverse.training.config import TrainConfig
-from linverse.training.losses import Part
 
 
 @lru_cache(maxsize=4)
@@ -31,7 +31,9 @@ def batch_indices(seed: int, step: int, batch: int, size: int) -> Tensor:
     return order[start : start + batch]
 
 
-def draw_parts(config: TrainConfig, x: Tensor, generator: torch.Generator, rows: slice = slice(None)) -> list[Part]:
+def draw_parts(
+    config: TrainConfig, x: Tensor, generator: torch.Generator, rows: slice = slice(None)
+) -> list[NoisyBatch]:
     """Σ, noise and, where the network is conditional, its measurement for a batch, by basis; only the given rows are kept.
 
     Everything is drawn for the whole batch first: what a sample sees does not depend on who else keeps it.
@@ -49,7 +51,7 @@ def draw_parts(config: TrainConfig, x: Tensor, generator: torch.Generator, rows:
         if bool(keep.any()):
             chosen = index[keep]
             condition = None if seen is None else seen[chosen]
-            parts.append(Part(x[chosen], cov[keep].to(x.dtype), noise[chosen], condition))
+            parts.append(NoisyBatch(x[chosen], cov[keep].to(x.dtype), noise[chosen], condition))
     return parts
 
 
@@ -60,7 +62,9 @@ def training_images(config: TrainConfig, images: Source, step: int) -> Tensor:
     return images.batch(batch_indices(config.seed, step, config.batch, len(images)))
 
 
-def training_parts(config: TrainConfig, images: Source, step: int, rank: int = 0, processes: int = 1) -> list[Part]:
+def training_parts(
+    config: TrainConfig, images: Source, step: int, rank: int = 0, processes: int = 1
+) -> list[NoisyBatch]:
     """The parts of a step that fall to one process."""
     x = training_images(config, images, step)
     if len(x) % processes:

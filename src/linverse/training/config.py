@@ -10,8 +10,10 @@ import tyro
 
 from linverse.models.denoiser import DenoiserConfig
 from linverse.models.energies.learned import EnergyConfig
+from linverse.models.losses import LossConfig
 from linverse.training.covariances import Mixture
-from linverse.training.losses import LossConfig
+
+MODELS: dict[str, type[EnergyConfig] | type[DenoiserConfig]] = {cls.kind: cls for cls in (EnergyConfig, DenoiserConfig)}
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class TrainConfig:
     checkpoint_seconds: float = 120.0
     evaluate_every: int = 500
     evaluation_images: int = 256
-    look_every: int = 2000
+    preview_every: int = 2000
     """steps between pictures of what the model can do and its self-tests on a few images; 0: never"""
     keep_every: int = 0
     """steps between copies of the averaged model that are kept in the run's folder; 0: none"""
@@ -95,6 +97,7 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         data = asdict(self)
+        data["model"] = self.model.to_dict()
         data["covariances"] = self.covariances.to_config()
         return data
 
@@ -104,11 +107,13 @@ class TrainConfig:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """The inverse of `to_dict`, also of its JSON."""
-        model = DenoiserConfig if "condition_channels" in data["model"] else EnergyConfig
+        kind = data["model"]["kind"]
+        if kind not in MODELS:
+            raise ValueError(f"there is no model of the kind {kind!r}; there are {', '.join(MODELS)}")
         optimiser = {**data["optimiser"], "betas": tuple(data["optimiser"]["betas"])}
         parts = {
             "crops": tuple(data.get("crops", (64,))),
-            "model": model.from_dict(data["model"]),
+            "model": MODELS[kind].from_dict(data["model"]),
             "covariances": Mixture.from_config(data["covariances"]),
             "loss": LossConfig(**data["loss"]),
             "optimiser": OptimiserConfig(**optimiser),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linverse.models.denoiser import DenoiserConfig
+from linverse.models.energies.learned import EnergyConfig
 from linverse.training.config import TrainConfig
 
 
@@ -16,7 +16,7 @@ def limits(config: TrainConfig) -> str:
         f"to {config.model.maximum:g} of the kinds it was trained with ({noises}); of anything else its certainty means little: "
         "compare with what is typical (`linverse score`)"
     )
-    if config.loss.objective == "single" and not isinstance(config.model, DenoiserConfig):
+    if config.loss.objective == "single" and isinstance(config.model, EnergyConfig):
         knows += (
             ". Nothing in its training tied noise levels together: it is for means and samples, and for comparison; "
             "its densities, evidence and standard deviations mean nothing"

@@ -20,35 +20,32 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from linverse.models.bases import CropSource, ImageSource, Source
-from linverse.models.denoiser import Denoiser, DenoiserConfig
+from linverse.models.denoiser import Denoiser
 from linverse.models.energies.learned import LearnedEnergy
+from linverse.models.losses import NoisyBatch
 from linverse.rng import keyed_generator, keyed_seed
 from linverse.training.batches import batch_indices, draw_parts, training_parts
 from linverse.training.checkpoint import TrainingState, read_state, write_state
 from linverse.training.config import OptimiserConfig, TrainConfig
 from linverse.training.interruption import StopRequest
-from linverse.training.losses import DenoiserLoss, DualLoss, Part
 from linverse.training.muon import MuonAdamW
 from linverse.training.progress import Reporter
+
+Trainable = LearnedEnergy | Denoiser  # what a run can train: it owns its network and its loss
 
 
 class NonFiniteLossError(RuntimeError):
     """Training met a loss that is not a number."""
 
 
-def build_model(config: TrainConfig, images: Source | None) -> LearnedEnergy | Denoiser:
+def build_model(config: TrainConfig, images: Source | None) -> Trainable:
     """A model with its initial weights, which depend on the seed alone, and what it takes over from the images themselves, if any."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_seed(config.seed, "weights"))
-        model = Denoiser(config.model) if isinstance(config.model, DenoiserConfig) else LearnedEnergy(config.model)
+        model = config.model.build()
     if images is not None:
         model.fit(images)
     return model.double() if config.double else model
-
-
-def build_loss(model: LearnedEnergy | Denoiser, config: TrainConfig) -> DualLoss | DenoiserLoss:
-    """The loss that trains a model."""
-    return DenoiserLoss(model, config.loss) if isinstance(model, Denoiser) else DualLoss(model, config.loss)
 
 
 def build_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.Optimizer:
@@ -76,9 +73,9 @@ def make_accelerator() -> Accelerator:
     return accelerator
 
 
-def autocast_backbone(model: LearnedEnergy | Denoiser, device: torch.device) -> None:
+def autocast_backbone(model: Trainable, device: torch.device) -> None:
     """Run the backbone, and it alone, in bfloat16: y, the transforms and the sums over pixels do not survive eight bits."""
-    network = model.network if isinstance(model, Denoiser) else model.form.network
+    network = model.backbone
     network.forward = torch.autocast(device.type, dtype=torch.bfloat16)(network.forward)
 
 
@@ -105,7 +102,7 @@ class Trainer:
         optimiser = build_optimiser(model, config.optimiser)
         if config.precision == "bf16":
             autocast_backbone(model, self.accelerator.device)
-        self.loss, self.optimiser = self.accelerator.prepare(build_loss(model, config), optimiser)
+        self.loss, self.optimiser = self.accelerator.prepare(model.loss(config.loss), optimiser)
         self.model = model
         self.step, self.seconds = 0, 0.0
         if state is not None:
@@ -142,9 +139,9 @@ class Trainer:
     # --- steps -----------------------------------------------------------------------------------------------------------
 
     def run(
-        self, reporter: Reporter, stop: StopRequest | None = None, look: Callable[[Trainer], None] | None = None
+        self, reporter: Reporter, stop: StopRequest | None = None, preview: Callable[[Trainer], None] | None = None
     ) -> None:
-        """Train to the last step, or until a stop is requested, with checkpoints, evaluations and looks on the way."""
+        """Train to the last step, or until a stop is requested, with checkpoints, evaluations and previews on the way."""
         saved = time.monotonic()
         while self.step < self.config.steps and not (stop and stop.requested):
             start = time.monotonic()
@@ -153,8 +150,8 @@ class Trainer:
             reporter.step(self.step, self.seconds, metrics)
             if self.step % self.config.evaluate_every == 0 or self.step == self.config.steps:
                 reporter.evaluation(self.step, self.seconds, self.evaluate())
-            if look and self.config.look_every and self.step % self.config.look_every == 0:
-                look(self)
+            if preview and self.config.preview_every and self.step % self.config.preview_every == 0:
+                preview(self)
             if self.config.keep_every and self.step % self.config.keep_every == 0:
                 self.keep_average()
             if time.monotonic() - saved > self.config.checkpoint_seconds or self.step == self.config.steps:
@@ -184,7 +181,7 @@ class Trainer:
         self.step += 1
         return {"loss": value, "gradient": norm, **{key: float(term) for key, term in terms.items()}}
 
-    def _describe_failure(self, value: float, parts: list[Part]) -> str:
+    def _describe_failure(self, value: float, parts: list[NoisyBatch]) -> str:
         spans = []
         for part in parts:
             low, high = (float(v.exp()) for v in part.cov.log_variance.aminmax())
@@ -205,7 +202,7 @@ class Trainer:
 
     # --- evaluation ------------------------------------------------------------------------------------------------------
 
-    def held_out_parts(self, images: int, chunk: int = 64) -> list[list[Part]]:
+    def held_out_parts(self, images: int, chunk: int = 64) -> list[list[NoisyBatch]]:
         """Fixed noise on held-out images, in chunks."""
         config = self.config
         batches = []
@@ -218,7 +215,7 @@ class Trainer:
 
     def evaluate(self) -> dict[str, float]:
         """The loss of the averaged weights on held-out images."""
-        loss = build_loss(self.averaged, self.config)
+        loss = self.averaged.loss(self.config.loss)
         totals: dict[str, float] = {}
         batches = self.held_out_parts(self.config.evaluation_images)
         for parts in batches:
@@ -228,7 +225,7 @@ class Trainer:
         return totals
 
     @property
-    def averaged(self) -> LearnedEnergy | Denoiser:
+    def averaged(self) -> Trainable:
         """The model with the moving average of the weights."""
         module = self.ema.module.eval()
         assert isinstance(module, LearnedEnergy | Denoiser)
@@ -241,7 +238,7 @@ def check_same_run(stored: str, config: TrainConfig, folder: Path) -> None:
         "steps",
         "checkpoint_seconds",
         "evaluate_every",
-        "look_every",
+        "preview_every",
         "keep_every",
         "evaluation_images",
         "self_test_images",

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from linverse.covariance import Covariance, identity
 from linverse.energy import Energy, evaluate
+from linverse.models.losses import NoisyBatch
 from linverse.posterior import residual
 from linverse.rng import keyed_generator, normal_like
-from linverse.training.losses import Part
 from linverse.typicality import calibration_of, covariance_score_pairs
 
 
@@ -95,7 +95,7 @@ def _span(values: dict[str, float]) -> str:
     return f"{min(values.values()):.3f} … {max(values.values()):.3f}"
 
 
-def self_test(energy: Energy, x: Tensor, parts: list[Part], bases: tuple[str, ...], seed: int = 0) -> SelfTest:
+def self_test(energy: Energy, x: Tensor, parts: list[NoisyBatch], bases: tuple[str, ...], seed: int = 0) -> SelfTest:
     """Run all the tests on held-out images x and on drawn (x, Σ, ε)."""
     top = energy.range.maximum
     levels = [top, 0.3 * top, 0.1 * top]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from linverse.models.denoiser import DenoiserConfig
 from linverse.models.energies.learned import EnergyConfig
+from linverse.models.losses import LossConfig
 from linverse.models.networks.unet import UNetConfig
 from linverse.training.config import OptimiserConfig, TrainConfig
 from linverse.training.covariances import (
@@ -26,7 +27,6 @@ from linverse.training.covariances import (
     SmoothSpectra,
     Strokes,
 )
-from linverse.training.losses import LossConfig
 
 ISOTROPIC = Mixture((Component(1.0, Isotropic()),), path=0.0, isotropic=0.0)
 
@@ -115,7 +115,7 @@ FASHION = TrainConfig(
     keep_every=4_000,
 )
 
-FASHION_DENOISER = DenoiserConfig((1, 28, 28), bases=("spatial",), backbone=SMALL_BACKBONE)
+FASHION_DENOISER = DenoiserConfig((1, 28, 28), backbone=SMALL_BACKBONE)
 
 FASHION_SCORE = TrainConfig(
     data="fashion-mnist",

@@ -85,7 +85,7 @@ class Reporter:
         self.console.print(f"step {step}: held out {text}  ({seconds / 60:.1f} min)", highlight=False)
         self._write("held out", step, seconds, metrics)
 
-    def look(self, step: int, seconds: float, sheet: Tensor, self_test: dict[str, float]) -> None:
+    def preview(self, step: int, seconds: float, sheet: Tensor, self_test: dict[str, float]) -> None:
         """After a look: a sheet of pictures [C, H, W] and the self-tests."""
         if self.writer is not None:
             self.writer.add_image("samples", sheet, step)

@@ -12,8 +12,8 @@ from linverse.store.card import Card
 from linverse.training.config import TrainConfig
 from linverse.training.finish import finish
 from linverse.training.interruption import StopRequest
-from linverse.training.look import look
 from linverse.training.loop import Trainer, parameter_count
+from linverse.training.preview import preview
 from linverse.training.progress import Reporter
 from linverse.training.sources import load_sources
 
@@ -65,9 +65,9 @@ def _loop(trainer: Trainer, tensorboard: bool) -> None:
 
         def show(trainer: Trainer) -> None:
             if main:
-                seen = look(trainer)
+                seen = preview(trainer)
                 seen.save(trainer.folder / "samples" / f"step-{trainer.step:06d}.png")
-                reporter.look(trainer.step, trainer.seconds, seen.sheet(), seen.numbers())
+                reporter.preview(trainer.step, trainer.seconds, seen.sheet(), seen.numbers())
 
         trainer.run(reporter, stop, show)
     if trainer.step < trainer.config.steps:

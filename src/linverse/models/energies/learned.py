@@ -5,8 +5,8 @@ All of these travel with the weights: safetensors and a JSON configuration in on
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from linverse.covariance import Covariance, VarianceRange
 from linverse.energy import Evaluation, Shape, autograd_evaluate
 from linverse.files.saving import HubModel
 from linverse.models.bases import LowRankBase, Source, image_moments, spectral_samples
+from linverse.models.config import ModelConfig
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
 from linverse.models.embeddings.two_branch import TwoBranchEmbedding
 from linverse.models.energies.bound import lowest_energy
@@ -23,12 +24,13 @@ from linverse.models.energies.residual import Residual
 from linverse.models.energies.scalar_residual import GaussianResidual
 from linverse.models.energies.scores import Pair, Scores
 from linverse.models.energies.spectral_residual import SpectralResidual
+from linverse.models.losses import DualLoss, LossConfig
 from linverse.models.networks.backbone import build_backbone
 from linverse.models.networks.unet import UNetConfig
 
 
 @dataclass(frozen=True)
-class EnergyConfig:
+class EnergyConfig(ModelConfig):
     """What a learned energy is: everything but its weights."""
 
     kind: ClassVar[str] = "energy"
@@ -61,24 +63,9 @@ class EnergyConfig:
             raise ValueError("this model takes pictures of any size")
         return channels, height, width
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`, also of its JSON; unknown keys and other kinds are refused."""
-        if data.get("kind", cls.kind) != cls.kind:
-            raise ValueError(f"this configures a model of the kind {data['kind']!r}, not {cls.kind!r}")
-        values = _tuples({key: value for key, value in data.items() if key != "kind"}, cls)
-        values["backbone"] = UNetConfig(**_tuples(data["backbone"], UNetConfig))
-        return cls(**values)
-
-
-def _tuples(data: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
-    unknown = data.keys() - {f.name for f in fields(cls)}
-    if unknown:
-        raise ValueError(f"{cls.__name__} has no field {', '.join(sorted(unknown))}")
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+    def build(self) -> LearnedEnergy:
+        """The model, with random weights."""
+        return LearnedEnergy(self)
 
 
 class LearnedEnergy(nn.Module, HubModel):
@@ -106,6 +93,15 @@ class LearnedEnergy(nn.Module, HubModel):
     def bounded(self) -> bool:
         """Whether the energy is kept above its lower bound; that of an inner product is known up to a constant until training ends."""
         return not isinstance(self.form, InnerProduct)
+
+    @property
+    def backbone(self) -> nn.Module:
+        """The network proper: what may run in lower precision."""
+        return self.form.network
+
+    def loss(self, config: LossConfig) -> DualLoss:
+        """What trains it: dual score matching."""
+        return DualLoss(self, config)
 
     def fit(self, images: Source) -> None:
         """Take over what the Gaussian base knows of the training images, before training."""

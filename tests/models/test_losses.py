@@ -14,12 +14,12 @@ from conftest import COVARIANCES, random_covariance
 from linverse.analytic import DiagonalGaussian, GaussianMixture
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.energy import differentiable, evaluate, group_mean
+from linverse.models import losses
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.models.energies.scores import Pair, Scores
+from linverse.models.losses import DenoiserLoss, DualLoss, LossConfig, NoisyBatch, score_errors, variance_errors
 from linverse.rng import keyed_generator, normal_like
-from linverse.training import losses
-from linverse.training.losses import DenoiserLoss, DualLoss, LossConfig, Part, score_errors, variance_errors
 from linverse.training.normalise import normalising_constant
 from oracles import matrix_of, random_spd, z_threshold
 from tiny import BACKBONE, CASE_NAMES, CASES, COLOURS, FAMILIES, Shape, tiny_energy
@@ -38,8 +38,8 @@ def _seeded() -> Iterator[None]:
         yield
 
 
-def draw_part(x: Tensor, cov: Covariance, name: str = "noise") -> Part:
-    return Part(x, cov, normal_like(x, keyed_generator("losses", name)))
+def draw_part(x: Tensor, cov: Covariance, name: str = "noise") -> NoisyBatch:
+    return NoisyBatch(x, cov, normal_like(x, keyed_generator("losses", name)))
 
 
 def random_images(shape: Shape, batch: int) -> Tensor:
@@ -49,7 +49,9 @@ def random_images(shape: Shape, batch: int) -> Tensor:
 # --- the gradient of the loss ------------------------------------------------------------------------------------------------
 
 
-def directional_difference(loss: DualLoss, parts: list[Part], direction: list[Tensor], step: float = 1e-6) -> float:
+def directional_difference(
+    loss: DualLoss, parts: list[NoisyBatch], direction: list[Tensor], step: float = 1e-6
+) -> float:
     """(ℓ(θ + hv) − ℓ(θ − hv)) / 2h; leaves θ as it was."""
     values = []
     for sign in (1, -2, 1):
@@ -59,7 +61,7 @@ def directional_difference(loss: DualLoss, parts: list[Part], direction: list[Te
     return (values[0] - values[1]) / (2 * step)
 
 
-def assert_gradient_matches(loss: DualLoss, parts: list[Part]) -> None:
+def assert_gradient_matches(loss: DualLoss, parts: list[NoisyBatch]) -> None:
     loss(parts)[0].backward()
     for trial in range(2):
         generator = keyed_generator("direction", trial)
@@ -121,7 +123,7 @@ def test_the_terms_are_the_formulas(family: str, colour: str) -> None:
     torch.testing.assert_close(full.detach(), terms["dsm"] + 2 * terms["csm"] + 3 * terms["image_csm"])
 
 
-def linear_variance(energy: LearnedEnergy, part: Part) -> Tensor:
+def linear_variance(energy: LearnedEnergy, part: NoisyBatch) -> Tensor:
     """diag V_G in Σ's eigenbasis, from dense matrices."""
     base, (channels, *size) = energy.form.base, energy.shape
     scaled = base.components.flatten(1)
@@ -247,7 +249,7 @@ class Adjustable(nn.Module):
         return [Scores(score * torch.exp(0.5 * cov.log_variance), kappa / cov.multiplicity, base)]
 
 
-def gradients(function: Function, size: int, shape: Shape, part: Part, config: LossConfig) -> Tensor:
+def gradients(function: Function, size: int, shape: Shape, part: NoisyBatch, config: LossConfig) -> Tensor:
     """∂ℓ/∂θ at θ = 0 for every sample, [B, size]."""
     theta = torch.zeros(len(part.x), size, dtype=torch.float64, requires_grad=True)
     loss, _ = DualLoss(Adjustable(function, theta, shape), config)([part])  # type: ignore[arg-type]
@@ -296,7 +298,7 @@ def perturbed(mixture: GaussianMixture) -> Function:
     return function
 
 
-def truth_part(family: str, shared: bool, count: int = 1000) -> tuple[GaussianMixture, Part]:
+def truth_part(family: str, shared: bool, count: int = 1000) -> tuple[GaussianMixture, NoisyBatch]:
     mixture = truth()
     cov = random_covariance(family, TRUTH_SHAPE, batch=count, shared=shared, spread=2.0)
     return mixture, draw_part(mixture.sample(count, keyed_generator("losses", "x")), cov, family)
@@ -415,7 +417,7 @@ def wide_covariance(family: str, count: int, name: str) -> Covariance:
     return COVARIANCES[family](low + (high - low) * uniform, GAUSS_SHAPE[0])
 
 
-def fit(part: Part, config: LossConfig) -> Tensor:
+def fit(part: NoisyBatch, config: LossConfig) -> Tensor:
     """The minimiser of the empirical loss, by L-BFGS from `start`."""
     theta = LinearGaussian.start().requires_grad_()
     model = Adjustable(LinearGaussian.function, theta, GAUSS_SHAPE)
@@ -433,7 +435,7 @@ def fit(part: Part, config: LossConfig) -> Tensor:
     return theta.detach()
 
 
-def standard_errors(theta: Tensor, part: Part, config: LossConfig) -> Tensor:
+def standard_errors(theta: Tensor, part: NoisyBatch, config: LossConfig) -> Tensor:
     """The sandwich H⁻¹GH⁻¹/n of an M-estimator."""
 
     def loss(value: Tensor) -> Tensor:

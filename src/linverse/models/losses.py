@@ -20,7 +20,7 @@ diverged); a weight that depends on y and Σ alone keeps the minimiser.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -28,9 +28,7 @@ from torch.nn import functional as F
 
 from linverse.covariance import Covariance, SpatialCovariance
 from linverse.energy import group_mean
-from linverse.models.denoiser import Denoiser
-from linverse.models.energies.learned import LearnedEnergy
-from linverse.models.energies.scores import Scores
+from linverse.models.energies.scores import Pair, Scores
 
 
 @dataclass(frozen=True)
@@ -53,10 +51,12 @@ class LossConfig:
     """v"""
     pixel_weight: float = 0.0
     """of the network's own estimate of its squared errors, where it makes one"""
+    learned_weight: float = 0.0
+    """of the squared errors of the mean by pixel, counted against that estimate: errors in small holes are small, and count"""
 
 
 @dataclass
-class Part:
+class NoisyBatch:
     """One basis' share of a batch: clean images, Σ, and white noise in the eigenbasis."""
 
     x: Tensor
@@ -72,9 +72,9 @@ class Part:
         """Qᵀy = Qᵀx + λ^{1/2}ε."""
         return self.cov.analysis(self.x) + self.noise * torch.exp(0.5 * self.cov.log_variance)
 
-    def to(self, device: torch.device | str) -> Part:
+    def to(self, device: torch.device | str) -> NoisyBatch:
         condition = None if self.condition is None else self.condition.to(device)
-        return Part(self.x.to(device), self.cov.to(device), self.noise.to(device), condition)
+        return NoisyBatch(self.x.to(device), self.cov.to(device), self.noise.to(device), condition)
 
 
 def score_errors(scores: Scores, cov: Covariance, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,12 +97,17 @@ def variance_errors(scores: Scores, cov: Covariance, noise: Tensor) -> Tensor:
     return (1 - 1 / relative) * ((ratio - actual) / ratio.detach().abs().clamp_min(1.0)).square()
 
 
-def pixel_errors(scores: Scores, cov: Covariance, noise: Tensor) -> Tensor:
-    """½(v + (x−x̂)²/eᵛ) by pixel [B, C, H, W], v the network's log-variance: least where eᵛ = E[(x−x̂)²|y]; x̂ is held fixed."""
-    if scores.log_pixel_variance is None:
-        return torch.zeros_like(noise)
-    error = cov.synthesis((noise - scores.e.detach()) * torch.exp(0.5 * cov.log_variance))
-    return 0.5 * (scores.log_pixel_variance + error.square() * torch.exp(-scores.log_pixel_variance))
+def pixel_errors(scores: Scores, cov: Covariance, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """½(v + (x−x̂)²/eᵛ) with x̂ held fixed, and (x−x̂)²/eᵛ with v held fixed, by pixel [B, C, H, W], v the network's log-variance.
+
+    The first is least where eᵛ = E[(x−x̂)²|y]; the second where x̂ is the mean, because a weight that depends on y and Σ alone keeps
+    the minimiser.
+    """
+    v = scores.log_pixel_variance
+    if v is None:
+        return torch.zeros_like(noise), torch.zeros_like(noise)
+    squares = cov.synthesis((noise - scores.e) * torch.exp(0.5 * cov.log_variance)).square()
+    return 0.5 * (v + squares.detach() * torch.exp(-v)), squares * torch.exp(-v.detach())
 
 
 def denoiser_weight(variance: Tensor, log_prior: Tensor, power: float) -> Tensor:
@@ -110,35 +115,42 @@ def denoiser_weight(variance: Tensor, log_prior: Tensor, power: float) -> Tensor
     return torch.exp(power * F.softplus(variance.log() - log_prior))
 
 
+class ScoreModel(Protocol):
+    """What dual score matching trains: an energy that gives both of its scores."""
+
+    def scores(self, pairs: list[Pair], create_graph: bool = True) -> list[Scores]: ...
+
+
+class DenoisingModel(Protocol):
+    """What a first-order loss trains: x̂ from y under isotropic noise, optionally given a measurement."""
+
+    log_prior: Tensor
+
+    def __call__(self, y: Tensor, variance: Tensor | float, condition: Tensor | None = None) -> Tensor: ...
+
+
 class DualLoss(nn.Module):
     """The loss as the forward pass of a module, so that the inner gradients live inside what DDP wraps."""
 
-    def __init__(self, energy: LearnedEnergy, config: LossConfig) -> None:
+    def __init__(self, energy: ScoreModel, config: LossConfig) -> None:
         super().__init__()
         self.energy, self.config = energy, config
 
     def forward(
-        self, parts: list[Part], create_graph: bool = True, progress: float = 1.0
+        self, parts: list[NoisyBatch], create_graph: bool = True, progress: float = 1.0
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The scalar loss and its detached terms, averaged over the batch; `progress` is the share of training that is done."""
         scores = self.energy.scores([(part.noisy_coefficients(), part.cov) for part in parts], create_graph)
         terms = [self._terms(s, part) for s, part in zip(scores, parts, strict=True)]
         size = sum(len(part.x) for part in parts)
-        means = (torch.cat(group).sum() / size for group in zip(*terms, strict=True))
-        dsm, weighted, csm, image, variance, pixels = means
-        loss = weighted + self.config.pixel_weight * pixels
+        named = {name: torch.cat([each[name] for each in terms]).sum() / size for name in terms[0]}
+        loss = named["relative_dsm"] + self.config.pixel_weight * named["pixels"]
+        loss = loss + self.config.learned_weight * named["learned_dsm"]
         if self.config.objective == "dual":
-            loss = loss + self._cov_weight(parts[0].cov.dim) * csm + self._image_weight(progress) * image
+            loss = loss + self._cov_weight(parts[0].cov.dim) * named["csm"]
+            loss = loss + self._image_weight(progress) * named["image_csm"]
             if self.config.variance_weight:
-                loss = loss + self.config.variance_weight * variance
-        named = {
-            "dsm": dsm,
-            "relative_dsm": weighted,
-            "csm": csm,
-            "image_csm": image,
-            "variance": variance,
-            "pixels": pixels,
-        }
+                loss = loss + self.config.variance_weight * named["variance"]
         return loss, {name: term.detach() for name, term in named.items()}
 
     def _image_weight(self, progress: float) -> float:
@@ -148,16 +160,21 @@ class DualLoss(nn.Module):
     def _cov_weight(self, dim: int) -> float:
         return 1 / dim if self.config.cov_weight is None else self.config.cov_weight
 
-    def _terms(self, scores: Scores, part: Part) -> tuple[Tensor, ...]:
+    def _terms(self, scores: Scores, part: NoisyBatch) -> dict[str, Tensor]:
+        """Every term for every image, [B]."""
         data, covariance = score_errors(scores, part.cov, part.noise)
         squares = data.square()
-        weight = relative_noise(scores, part.cov) ** self.config.mean_power
-        spread = variance_errors(scores, part.cov, part.noise)
-        pixels = pixel_errors(scores, part.cov, part.noise)
+        likelihood, learned = pixel_errors(scores, part.cov, part.noise)
+        means = {
+            "dsm": squares,
+            "relative_dsm": squares * relative_noise(scores, part.cov) ** self.config.mean_power,
+            "csm": covariance.square(),
+            "variance": variance_errors(scores, part.cov, part.noise),
+            "pixels": likelihood,
+            "learned_dsm": learned,
+        }
         image = covariance.mean(dim=(1, 2, 3)).square() * part.cov.dim
-        means = (t.mean(dim=(1, 2, 3)) for t in (squares, squares * weight, covariance.square(), spread, pixels))
-        dsm, weighted, csm, variance, likelihood = means
-        return dsm, weighted, csm, image, variance, likelihood
+        return {"image_csm": image, **{name: values.mean(dim=(1, 2, 3)) for name, values in means.items()}}
 
 
 def isotropic_variance(cov: Covariance) -> Tensor:
@@ -173,12 +190,12 @@ def isotropic_variance(cov: Covariance) -> Tensor:
 class DenoiserLoss(nn.Module):
     """The A-DSM of a first-order network under isotropic noise: (x̂ − x)²/λ·(1 + λ/C)^p."""
 
-    def __init__(self, denoiser: Denoiser, config: LossConfig) -> None:
+    def __init__(self, denoiser: DenoisingModel, config: LossConfig) -> None:
         super().__init__()
         self.energy, self.config = denoiser, config
 
     def forward(
-        self, parts: list[Part], create_graph: bool = True, progress: float = 1.0
+        self, parts: list[NoisyBatch], create_graph: bool = True, progress: float = 1.0
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The scalar loss and its detached terms, averaged over the batch."""
         errors, weights = [], []

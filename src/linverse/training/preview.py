@@ -1,12 +1,13 @@
-"""A look at a model while it learns: pictures of what it can do, and its self-tests on a few held-out images.
+"""A preview of a model while it learns: pictures of what it can do, and its self-tests on a few held-out images.
 
 The loss says little about an energy that is being normalised; pictures and self-tests say more. Everything here is keyed by the seed
-and the step and leaves the model as it was, so that looking does not change a run.
+and the step and leaves the model as it was, so that a preview does not change a run.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
 from pathlib import Path
 
 import torch
@@ -18,7 +19,7 @@ from linverse.models.energies.learned import LearnedEnergy
 from linverse.posterior import Posterior
 from linverse.rng import keyed_generator
 from linverse.sampling import prior_start, sample
-from linverse.training.finish import run_self_test
+from linverse.training.finish import normalised, run_self_test
 from linverse.training.loop import Trainer
 from linverse.training.normalise import SelfTest
 
@@ -26,7 +27,7 @@ ACROSS, STEPS, SELF_TEST_IMAGES = 8, 30, 128
 
 
 @dataclass(frozen=True)
-class Look:
+class Preview:
     """Rows of pictures [rows, n, C, H, W] in [0, 1] and, for an energy, its self-tests."""
 
     pictures: Tensor
@@ -50,25 +51,38 @@ class Look:
         image.resize((2 * image.width, 2 * image.height), Image.Resampling.NEAREST).save(path)
 
 
-def look(trainer: Trainer) -> Look:
+def preview(trainer: Trainer) -> Preview:
     """What the averaged weights can do now."""
-    model = trainer.averaged
     with torch.no_grad():
-        if isinstance(model, Denoiser):
-            return Look(denoised(trainer, model).clamp(0, 1).float().cpu(), None)
-        pictures = torch.cat([generated(trainer, model)[None], inpainted(trainer, model)]).clamp(0, 1).float().cpu()
-    constant = model.constant.clone()
-    try:
-        few = min(SELF_TEST_IMAGES, trainer.config.self_test_images)
-        return Look(pictures, run_self_test(trainer, model, few))
-    finally:
-        model.constant.copy_(constant)
+        pictures, tested = previewed(trainer.averaged, trainer)
+    return Preview(pictures.clamp(0, 1).float().cpu(), tested)
+
+
+@singledispatch
+def previewed(model: object, trainer: Trainer) -> tuple[Tensor, SelfTest | None]:
+    """Rows of pictures [rows, n, C, H, W], and self-tests of a model that has some."""
+    raise TypeError(f"there is no preview of a {type(model).__name__}")
+
+
+@previewed.register
+def _(model: Denoiser, trainer: Trainer) -> tuple[Tensor, SelfTest | None]:
+    return denoised(trainer, model), None
+
+
+@previewed.register
+def _(model: LearnedEnergy, trainer: Trainer) -> tuple[Tensor, SelfTest | None]:
+    few = min(SELF_TEST_IMAGES, trainer.config.self_test_images)
+    pictures = torch.cat([generated(trainer, model)[None], inpainted(trainer, model)])
+    with torch.enable_grad():
+        return pictures, run_self_test(trainer, normalised(trainer, model, few), few)
 
 
 def generated(trainer: Trainer, energy: LearnedEnergy) -> Tensor:
     """Samples of the prior, [n, C, H, W]."""
     generator = keyed_generator(trainer.config.seed, "look", trainer.step)
-    return sample(energy, *prior_start(energy, ACROSS, generator), STEPS, generator=generator).samples
+    size = trainer.config.sample_shape[1:]
+    start = prior_start(energy, ACROSS, generator, size=size)
+    return sample(energy, *start, STEPS, generator=generator).samples
 
 
 def inpainted(trainer: Trainer, energy: LearnedEnergy) -> Tensor:
