@@ -204,7 +204,7 @@ PHOTOGRAPHS = TrainConfig(
         backbone=PHOTO_BACKBONE,
     ),
     covariances=PHOTO_COVARIANCES,
-    loss=replace(SMALL_LOSS, cov_weight=0.3),
+    loss=replace(SMALL_LOSS, cov_weight=0.3, image_weight=0.002, final_image_weight=0.03, learned_weight=0.3),
     optimiser=SMALL_OPTIMISER,
     batch=32,
     crops=(48, 64, 96),
