@@ -18,18 +18,23 @@ A network knows no size: its input is padded by reflection to a multiple of its 
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from linverse.covariance import Covariance
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
+from linverse.models.energies.tiling import TiledSum
 from linverse.models.networks.backbone import build_backbone
 from linverse.models.networks.unet import UNetConfig
 
 FEATURES = 8  # of each channel: both estimates, and three magnified views of each
 SATURATION = 6.0  # of the magnified features, in standard deviations
 WIDEST = 8.0  # of v, in nats either way
+TILED_FROM = 640 * 640  # pixels from which on a picture goes through the network in tiles …
+TILE = 512  # … of this side
 
 NetworkInputs = tuple[Tensor, Tensor, Tensor, Tensor]  # features, gates, embedding maps, log V̄
 
@@ -71,20 +76,33 @@ class NetworkResidual(nn.Module):
         gates = torch.cat([cov.full(gate), cov.full(log_gate)], dim=1)
         return features, gates, self.embedding.maps(cov, band_prior, self.log_prior), cov.full(spread.log())
 
-    def run(self, parts: list[NetworkInputs]) -> tuple[Tensor, Tensor]:
-        """R [B], float64, and log E[(x−x̂)²] by pixel: the backbone runs once for all parts."""
+    def run(self, parts: list[NetworkInputs], *, twice: bool) -> tuple[Tensor, Tensor]:
+        """R [B], float64, and log E[(x−x̂)²] by pixel: the backbone runs once for all parts.
+
+        Pictures of more than `TILED_FROM` pixels go through it tile by tile, unless R is to be differentiated `twice` (training).
+        """
         features, gates, maps, log_spread = (torch.cat(group) for group in zip(*parts, strict=True))
-        out = self._outputs(features, maps)
         factors = torch.cat([0.5 * features, gates], dim=1)
-        energy = (factors * out[:, : factors.shape[1]]).flatten(1).sum(dim=1, dtype=torch.float64)
-        return energy, log_spread + WIDEST * torch.tanh(out[:, factors.shape[1] :] / WIDEST)
+        count, (height, width) = factors.shape[1], features.shape[2:]
+        features, maps = (padded(t, self.divisor) for t in (features, maps))
+        if height * width > TILED_FROM and not twice and self.network.reach is not None:
+            beyond = (0, features.shape[3] - width, 0, features.shape[2] - height)
+            factors = F.pad(factors, beyond)
+            energy, rest = TiledSum.apply(features, maps, factors, self._outputs, TILE, self._margin)
+        else:
+            out = self._outputs(features, maps)[..., :height, :width]
+            energy = (factors * out[:, :count]).flatten(1).sum(dim=1, dtype=torch.float64)
+            rest = out[:, count:]
+        return energy, log_spread + WIDEST * torch.tanh(rest[..., :height, :width] / WIDEST)
 
     def _outputs(self, features: Tensor, maps: Tensor) -> Tensor:
-        height, width = features.shape[2:]
-        features, maps = (
-            padded(t, self.divisor).contiguous(memory_format=torch.channels_last) for t in (features, maps)
-        )
-        return self.network(features, self.embedding(maps))[..., :height, :width]
+        features, maps = (t.contiguous(memory_format=torch.channels_last) for t in (features, maps))
+        return self.network(features, self.embedding(maps))
+
+    @property
+    def _margin(self) -> int:
+        assert self.network.reach is not None
+        return self.divisor * math.ceil(self.network.reach / self.divisor)
 
 
 def magnifiable(x: Tensor) -> Tensor:

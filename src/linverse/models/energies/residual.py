@@ -48,7 +48,7 @@ class Residual(NetworkResidual):
     def _mean_coefficients(self, cov: Covariance) -> Tensor:
         return cov.analysis(self.base.mean[None])
 
-    def residual(self, estimates: list[tuple[Tensor, Tensor, Covariance]]) -> tuple[Tensor, Tensor]:
+    def residual(self, estimates: list[tuple[Tensor, Tensor, Covariance]], *, twice: bool) -> tuple[Tensor, Tensor]:
         """R and the pixels' log-variance for coefficients of (w, x̂_G) and Σ, of possibly several bases."""
         parts = []
         for w, linear, cov in estimates:
@@ -56,7 +56,7 @@ class Residual(NetworkResidual):
             damped = torch.cat([w * damping, (linear - centre) * damping])
             white, shift = cov.synthesis(damped).chunk(2)
             parts.append(self.inputs(white, self.base.mean + shift, self.base.mean, cov, self.log_prior))
-        return self.run(parts)
+        return self.run(parts, twice=twice)
 
     def gaussian_energy(self, z: Tensor, cov: Covariance) -> Tensor:
         """U_G, [B], float64."""
@@ -68,7 +68,7 @@ class Residual(NetworkResidual):
         """U, [B], float64, before the constant."""
         answers = [self.base.solve(z, cov) for z, cov in pairs]
         estimates = [(self.whiten(z, cov), a.mean, cov) for (z, cov), a in zip(pairs, answers, strict=True)]
-        return torch.cat([a.energy() for a in answers]) + self.residual(estimates)[0]
+        return torch.cat([a.energy() for a in answers]) + self.residual(estimates, twice=False)[0]
 
     def derivatives(self, pairs: list[Pair], answers: list[BaseAnswer], create_graph: bool) -> list[Derivatives]:
         """R and its derivatives for each basis."""
@@ -77,7 +77,7 @@ class Residual(NetworkResidual):
             means = [differentiable(answer.mean) for answer in answers]
             logs = [differentiable(cov.log_variance) for _, cov in pairs]
             covs = [cov.with_log_variance(log) for (_, cov), log in zip(pairs, logs, strict=True)]
-            residual, log_variance = self.residual(list(zip(ws, means, covs, strict=True)))
+            residual, log_variance = self.residual(list(zip(ws, means, covs, strict=True)), twice=create_graph)
             grads = torch.autograd.grad(residual.sum(), [*ws, *means, *logs], create_graph=create_graph)
         n, sizes = len(pairs), [len(w) for w in ws]
         columns = (residual.split(sizes), ws, grads[:n], grads[n : 2 * n], grads[2 * n :], log_variance.split(sizes))

@@ -78,16 +78,16 @@ class SpectralResidual(NetworkResidual):
         seen = mean + torch.exp(0.5 * self.log_prior) * shift
         return delta, self.inputs(white, seen, mean, cov, self.band_prior())
 
-    def residual(self, whitened: list[tuple[Tensor, Covariance]]) -> tuple[Tensor, Tensor]:
+    def residual(self, whitened: list[tuple[Tensor, Covariance]], *, twice: bool) -> tuple[Tensor, Tensor]:
         """Δ + R [B], float64, and the pixels' log-variance, for coefficients w and Σ of possibly several bases."""
         deltas, parts = zip(*(self._part(w, cov) for w, cov in whitened), strict=True)
-        learned, log_pixel_variance = self.run(list(parts))
+        learned, log_pixel_variance = self.run(list(parts), twice=twice)
         return torch.cat(deltas) + learned, log_pixel_variance
 
     def energies(self, pairs: list[Pair]) -> Tensor:
         """U, [B], float64, before the constant."""
         plain = torch.cat([self.plain_energy(z, cov) for z, cov in pairs])
-        return plain + self.residual([(self.whiten(z, cov), cov) for z, cov in pairs])[0]
+        return plain + self.residual([(self.whiten(z, cov), cov) for z, cov in pairs], twice=False)[0]
 
     def derivatives(self, pairs: list[Pair], create_graph: bool) -> list[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
         """(Δ+R, w, g, r, log-variance by pixel) for each basis; r is summed over the channels that share an entry of log λ."""
@@ -95,7 +95,7 @@ class SpectralResidual(NetworkResidual):
             ws = [differentiable(self.whiten(z, cov)) for z, cov in pairs]
             logs = [differentiable(cov.log_variance) for _, cov in pairs]
             covs = [cov.with_log_variance(log) for (_, cov), log in zip(pairs, logs, strict=True)]
-            residual, log_pixel_variance = self.residual(list(zip(ws, covs, strict=True)))
+            residual, log_pixel_variance = self.residual(list(zip(ws, covs, strict=True)), twice=create_graph)
             grads = torch.autograd.grad(residual.sum(), [*ws, *logs], create_graph=create_graph)
         n, sizes = len(pairs), [len(w) for w in ws]
         columns = (residual.split(sizes), ws, grads[:n], grads[n:], log_pixel_variance.split(sizes))

@@ -54,6 +54,14 @@ class CompactUNet(nn.Module):
         self.full_gain = zero_init(conv(config.embedding, full, 1))
         self.exit = zero_init(conv(2 * full, out_channels, 3))
 
+    @property
+    def reach(self) -> int:
+        """How far, in pixels, an output may look: half of the receptive field, generously."""
+        strides = [self.config.stem * 2**level for level in range(len(self.config.multipliers))]
+        blocks = [2 * self.config.blocks] * (len(strides) - 1) + [self.config.middle]
+        convolutions = sum(2 * count * stride for count, stride in zip(blocks, strides, strict=True))
+        return 3 + 2 * sum(strides) + convolutions
+
     def _level(self, width: int, blocks: int) -> nn.ModuleList:
         return nn.ModuleList(
             CompactBlock(width, self.config.embedding, self.config.bounded_gains) for _ in range(blocks)

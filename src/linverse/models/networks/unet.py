@@ -150,6 +150,10 @@ class UNet(nn.Module):
         self._build_encoder(widths)
         self._build_decoder(widths)
 
+    @property
+    def reach(self) -> None:
+        """Everywhere: normalisation and attention look at the whole picture."""
+
     def _build_stem(self, width: int, in_channels: int, out_channels: int) -> None:
         config = self.config
         if config.stem == 1:
