@@ -18,6 +18,7 @@ from linverse.blind import BlindEstimate, UnknownGaussianBlur
 from linverse.cli import main
 from linverse.covariance import Covariance, FourierCovariance, SpatialCovariance, VarianceRange
 from linverse.degradations import Box, GaussianBlur
+from linverse.energy import log_prob
 from linverse.evaluation.models import evaluate_many, held_out, load_classifier, load_energy
 from linverse.experiments import (
     any_order,
@@ -38,6 +39,7 @@ from linverse.rng import keyed_generator
 from linverse.sampling import autoregressive, sample
 from linverse.store.card import card_of
 from linverse.training.presets import PRESETS
+from linverse.units import bits_per_dim
 from tiny import tiny_energy
 
 Z = 4.9  # standard errors: a false alarm in a million, and there are some thirty comparisons
@@ -369,7 +371,7 @@ def test_density_at_the_floor_is_in_bits() -> None:
     x = energy.sample(5, keyed_generator(12)) + 1e-3
     normal = torch.distributions.Normal(0.4, math.sqrt(0.05 + 1e-6))
     exact = -normal.log_prob(x).mean(dim=(1, 2, 3)) / math.log(2)
-    assert torch.allclose(any_order.floor_bits(energy, x), exact)
+    assert torch.allclose(bits_per_dim(log_prob(energy, x), 64), exact)
 
 
 # --- models and images -----------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import tyro
 from rich.console import Console
 
 from linverse.cli.parsing import parse
-from linverse.energy import fixed_shape
 from linverse.report.console import note, plain_warnings
 
 if TYPE_CHECKING:
@@ -84,6 +83,7 @@ def main(arguments: list[str]) -> None:
 
 def run(options: BlindOptions, console: Console) -> None:
     """Load, search, restore, write."""
+    from linverse.energy import fixed_shape
     from linverse.report.blind import show
     from linverse.report.console import ProgressBars
     from linverse.report.output import OutputFolder
@@ -172,6 +172,7 @@ def measure(
     """The raw data [1, C, H, W], and the clean picture if they were simulated."""
     from linverse.blind.search import simulate
     from linverse.data.pictures import read_image
+    from linverse.energy import fixed_shape
     from linverse.rng import keyed_generator
 
     x = read_image(options.image, fixed_shape(energy), partial(note, console), resize=options.resize)

@@ -12,7 +12,6 @@ import tyro
 from rich.console import Console
 
 from linverse.cli.parsing import parse
-from linverse.energy import fixed_shape
 from linverse.report.console import note, plain_warnings
 
 if TYPE_CHECKING:
@@ -95,6 +94,7 @@ def check(options: RestoreOptions) -> None:
 
 def run(options: RestoreOptions, console: Console) -> None:
     """Load, restore, write."""
+    from linverse.energy import fixed_shape
     from linverse.posterior import Posterior
     from linverse.report.console import ProgressBars
     from linverse.report.output import OutputFolder
@@ -149,6 +149,7 @@ def measure(
     import torch
 
     from linverse.data.pictures import read_image
+    from linverse.energy import fixed_shape
     from linverse.rng import keyed_generator
 
     if options.simulate:

@@ -11,7 +11,6 @@ import tyro
 from rich.console import Console
 
 from linverse.cli.parsing import parse
-from linverse.energy import fixed_shape
 from linverse.report.console import note, plain_warnings
 
 HELP = """How probable are these pictures under a model? Log-densities in nats and bits/dim, sorted, with a gallery.
@@ -61,6 +60,7 @@ def run(options: ScoreOptions, console: Console) -> None:
 
     import linverse
     from linverse.data.pictures import expand_paths, read_image
+    from linverse.energy import fixed_shape
     from linverse.report.console import ProgressBars
     from linverse.report.output import OutputFolder
     from linverse.report.scores import ranked, show, write
