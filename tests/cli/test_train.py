@@ -130,7 +130,7 @@ def test_a_run_ends_with_a_model_and_the_same_command_goes_on(
 
 
 def test_a_run_can_be_followed_in_tensorboard(tmp_path: Path) -> None:
-    main(["train", "digits", "--out", str(tmp_path), *DIGITS_FLAGS, "--steps=1", "--look-every=1"])
+    main(["train", "digits", "--out", str(tmp_path), *DIGITS_FLAGS, "--steps=1", "--preview-every=1"])
     assert list((tmp_path / "tensorboard").glob("events.out.tfevents.*"))
     assert (tmp_path / "samples" / "step-000001.png").is_file()
     kinds = [json.loads(line)["kind"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
