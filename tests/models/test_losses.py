@@ -181,6 +181,22 @@ def test_the_variance_term_leaves_the_mean_alone() -> None:
     assert float(of_kappa.abs().min()) > 0
 
 
+def test_outliers_of_the_image_average_count_by_their_size() -> None:
+    x = torch.tensor([-3.0, 0.5, 4.0, 20.0]).double()
+    torch.testing.assert_close(losses.huber(x, None), x.square())
+    torch.testing.assert_close(losses.huber(x, 5.0), torch.tensor([9.0, 0.25, 16.0, 5.0 * (40.0 - 5.0)]).double())
+
+
+def test_a_floor_lowers_the_weight_of_what_the_base_is_too_sure_of() -> None:
+    cov = random_covariance("dct", (1, 4, 4), batch=1)
+    variance = cov.variance * torch.linspace(1e-4, 1, 16).double().reshape(1, 1, 4, 4)
+    scores = Scores(torch.zeros(1, 1, 4, 4).double(), torch.zeros(1, 1, 4, 4).double(), variance)
+    plain, floored = losses.relative_noise(scores, cov), losses.relative_noise(scores, cov, 0.1)
+    expected = (cov.variance / (variance + 0.1 * variance.mean())).clamp_min(1)
+    torch.testing.assert_close(floored, expected)
+    assert float(plain.max()) > 10 * float(floored.max())
+
+
 def test_a_batch_counts_every_image_alike() -> None:
     shape = (1, 4, 4)
     loss = DualLoss(tiny_energy(shape), EVERY_TERM)

@@ -45,8 +45,12 @@ class LossConfig:
     """w'"""
     final_image_weight: float | None = None
     """w' at the end, reached over the last third: a large weight slows the rest at first, and makes densities right at last"""
+    image_outliers: float | None = None
+    """where √d·(mean error of κ) is counted by its size instead of its square; None: never"""
     mean_power: float = 0.0
     """p"""
+    variance_floor: float = 0.0
+    """share of the block's mean variance that is added to each V: coefficients that the base is too sure of count less"""
     variance_weight: float = 0.0
     """v"""
     pixel_weight: float = 0.0
@@ -83,9 +87,20 @@ def score_errors(scores: Scores, cov: Covariance, noise: Tensor) -> tuple[Tensor
     return scores.e - noise, scores.kappa - target
 
 
-def relative_noise(scores: Scores, cov: Covariance) -> Tensor:
+def relative_noise(scores: Scores, cov: Covariance, floor: float = 0.0) -> Tensor:
     """λ/V ≥ 1: the noise against the posterior variance of the Gaussian base (1 + λ/C where that is diagonal)."""
-    return (cov.variance / scores.base_variance).clamp_min(1.0)
+    variance = scores.base_variance
+    if floor:
+        variance = variance + floor * cov.pool(variance)
+    return (cov.variance / variance).clamp_min(1.0)
+
+
+def huber(x: Tensor, width: float | None) -> Tensor:
+    """x² up to |x| = width, then the line that continues it: the minimum stays where the target's noise is within the width."""
+    if width is None:
+        return x.square()
+    size = x.abs()
+    return torch.where(size <= width, x.square(), width * (2 * size - width))
 
 
 def variance_errors(scores: Scores, cov: Covariance, noise: Tensor) -> Tensor:
@@ -167,13 +182,14 @@ class DualLoss(nn.Module):
         likelihood, learned = pixel_errors(scores, part.cov, part.noise)
         means = {
             "dsm": squares,
-            "relative_dsm": squares * relative_noise(scores, part.cov) ** self.config.mean_power,
+            "relative_dsm": squares
+            * relative_noise(scores, part.cov, self.config.variance_floor) ** self.config.mean_power,
             "csm": covariance.square(),
             "variance": variance_errors(scores, part.cov, part.noise),
             "pixels": likelihood,
             "learned_dsm": learned,
         }
-        image = covariance.mean(dim=(1, 2, 3)).square() * part.cov.dim
+        image = huber(covariance.mean(dim=(1, 2, 3)) * part.cov.dim**0.5, self.config.image_outliers)
         return {"image_csm": image, **{name: values.mean(dim=(1, 2, 3)) for name, values in means.items()}}
 
 
