@@ -38,6 +38,7 @@ EXPERIMENTS = {
     "mmse": "one-shot denoising against the noise in a box, dual against single",
     "energy-guided": "digits from a few pixels: guided paths against the geometric one, judged by a classifier",
     "any-order": "digits generated patch by patch in three orders, from the same noise",
+    "one-shot": "means and error bars of one evaluation against the best linear estimate, kind of noise by kind",
     "calibration": "are 90 % credible intervals right 90 % of the time? samples and one-shot variances against the truth",
 }
 
