@@ -28,7 +28,7 @@ class Evaluation:
     `energy` [B] in nats; `mean_coefficients` of E[x|y] and `score_coefficients` of ∇_yU, [B, C, H, W]; `cov_score` κ and `variance`
     Var[x_i|y], of log λ's shape. Where one entry of log λ serves several channels both are the mean over them. `mean` and `score` are the
     images: each costs a transform, so take them once. `pixel_variance` [B, C, H, W] is E[(x−x̂)²|y] pixel by pixel, from energies that
-    have learned it.
+    have learned it. `unknown` [B] marks rows of which the energy knows no more than a bound: their variances are the prior's.
     """
 
     cov: Covariance
@@ -38,6 +38,7 @@ class Evaluation:
     mean_coefficients: Tensor
     variance: Tensor
     pixel_variance: Tensor | None = None
+    unknown: Tensor | None = None
 
     def __repr__(self) -> str:
         shape = "×".join(map(str, self.mean_coefficients.shape[1:]))
@@ -61,7 +62,7 @@ class Evaluation:
         """The same without its graph."""
         pixels = None if self.pixel_variance is None else self.pixel_variance.detach()
         energy, score, kappa, mean, variance = (t.detach() for t in self.tensors())
-        return Evaluation(self.cov.detach(), energy, score, kappa, mean, variance, pixels)
+        return Evaluation(self.cov.detach(), energy, score, kappa, mean, variance, pixels, self.unknown)
 
     def where(self, mine: Tensor, other: Evaluation) -> Evaluation:
         """Row by row: self where `mine` [B], else `other` (at the same Σ)."""
@@ -72,7 +73,12 @@ class Evaluation:
         if pixels is not None and other.pixel_variance is not None:
             pixels = torch.where(rows, pixels, other.pixel_variance)
         energy, score, kappa, mean, variance = chosen
-        return Evaluation(self.cov, energy, score, kappa, mean, variance, pixels)
+        unknown = (
+            self.unknown
+            if other.unknown is None or self.unknown is None
+            else torch.where(mine, self.unknown, other.unknown)
+        )
+        return Evaluation(self.cov, energy, score, kappa, mean, variance, pixels, unknown)
 
 
 @runtime_checkable

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from linverse.covariance import Covariance
 from linverse.degradations import ImageLike, as_tensor
-from linverse.energy import Energy, Evaluation, evaluate_in_basis, size_text, takes
+from linverse.energy import Energy, Evaluation, evaluate_in_basis, group_mean, size_text, takes
 from linverse.measurement import Lifted, Measurement
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
@@ -30,6 +30,8 @@ from linverse.sampling.guided import Rule
 from linverse.sampling.run import Finish
 from linverse.sampling.sampler import chunk_size
 from linverse.units import bits_per_dim, decibels_per_dim
+
+SUREST = 0.01
 
 
 def gaussian_energy(energy: Energy, y: Tensor, cov: Covariance) -> Tensor:
@@ -98,6 +100,13 @@ class Posterior:
         self._warn_once()
         if self._evaluation is None:
             self._evaluation = evaluate_in_basis(self.energy, self._lifted.coefficients, self._lifted.cov)
+            unknown = self._evaluation.unknown
+            if unknown is not None and bool(unknown.any()):
+                warnings.warn(
+                    f"{int(unknown.sum())} of {len(unknown)} measurements are so unlike what the model knows that its energy is only a "
+                    "bound there: the mean is a guess, and the standard deviation that of any image (is the noise as stated?)",
+                    stacklevel=3,
+                )
         return self._evaluation
 
     def mean(self) -> Tensor:
@@ -105,8 +114,14 @@ class Posterior:
         return self.evaluate().mean
 
     def coefficient_std(self) -> Tensor:
-        """√Var[x_i|y] in one shot of each coefficient of the measurement's eigenbasis, of log λ's shape."""
-        return self.evaluate().variance.sqrt()
+        """√Var[x_i|y] in one shot of each coefficient of the measurement's eigenbasis, of log λ's shape.
+
+        A learned covariance score is noisy where little is left to know, and would call some coefficients certain: no variance is
+        believed below `SUREST` times that of a Gaussian with the images' own variance.
+        """
+        cov, found = self.covariance, self.evaluate().variance
+        prior = group_mean(self.energy.gaussian(cov)[1].expand(cov.batch, cov.channels, *cov.size), cov)
+        return torch.maximum(found, SUREST * cov.variance * prior / (cov.variance + prior)).sqrt()
 
     def std(
         self,

@@ -13,13 +13,23 @@ from torch import Tensor
 from conftest import COVARIANCES, plain_evaluate, random_covariance, same_evaluation
 from linverse.analytic import DiagonalGaussian
 from linverse.covariance import Covariance, SpatialCovariance
-from linverse.energy import Energy, Evaluation, SelfEvaluating, autograd_evaluate, evaluate, from_derivatives
+from linverse.degradations import Denoising
+from linverse.energy import (
+    Energy,
+    Evaluation,
+    SelfEvaluating,
+    autograd_evaluate,
+    evaluate,
+    from_derivatives,
+    group_mean,
+)
 from linverse.models.bases import image_moments
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.embeddings.space_frequency import BANDS, FAINTEST, SpaceFrequencyEmbedding, band_weights
 from linverse.models.embeddings.two_branch import TwoBranchEmbedding
 from linverse.models.energies.bound import lowest_energy
 from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
+from linverse.posterior import Posterior
 from linverse.rng import keyed_generator, normal_like
 from oracles import matrix_of
 from tiny import BACKBONE, CASE_NAMES, CASES, COLOURS, FAMILIES, FORMS, Pictures, Shape, awaken, noisy_pair, tiny_energy
@@ -273,10 +283,28 @@ def test_a_hole_in_the_energy_is_filled_with_its_derivatives(family: str) -> Non
     energy.constant.fill_(-1e6)
     y, cov = noisy_pair(family, (1, SIDE, SIDE), True)
     got, plain = evaluate(energy, y, cov), autograd_evaluate(lowest_energy, cov.analysis(y), cov)
-    same_evaluation(got, plain)
+    prior = group_mean(energy.gaussian(cov)[1].expand_as(y), cov)
+    same_evaluation(got, replace(plain, variance=prior.expand_as(plain.variance)))
+    assert got.unknown is not None
+    assert bool(got.unknown.all())
     torch.testing.assert_close(energy(y, cov), got.energy)
     if family == "spatial":
         torch.testing.assert_close(got.mean, y.clamp(0, 1))
+
+
+def test_what_only_a_bound_knows_is_said_and_claims_no_certainty() -> None:
+    """One of two pictures lies far beyond [0, 1]: it alone is unknown, has the prior's variance, and the posterior warns."""
+    energy = tiny_energy((1, SIDE, SIDE))
+    x = torch.full((2, 1, SIDE, SIDE), 0.5).double()
+    measured = Denoising(0.3).from_raw(x)
+    factors = torch.tensor([1.0, 200.0]).reshape(2, 1, 1, 1)
+    posterior = Posterior(energy, replace(measured, coefficients=measured.coefficients * factors))
+    with pytest.warns(UserWarning, match="1 of 2 measurements"):
+        unknown = posterior.evaluate().unknown
+    assert unknown is not None
+    assert unknown.tolist() == [False, True]
+    prior = energy.gaussian(posterior.covariance)[1]
+    torch.testing.assert_close(posterior.std()[1].square(), prior.expand(1, 1, SIDE, SIDE)[0].double())
 
 
 # --- embeddings --------------------------------------------------------------------------------------------------------------
