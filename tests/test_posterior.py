@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from torch import Tensor
 
 from conftest import COVARIANCES, DEGRADATIONS, ENERGIES, Shape, energy_and_law
 from linverse.analytic import DiagonalGaussian, GaussianMixture, GaussianScaleMixture
-from linverse.covariance import Covariance, VarianceRange
+from linverse.covariance import Covariance, VarianceRange, identity
 from linverse.degradations import (
     Blur,
     Box,
@@ -23,10 +25,12 @@ from linverse.degradations import (
     SuperResolution,
 )
 from linverse.energy import Energy, evaluate
+from linverse.files.saving import REFERENCE
 from linverse.measurement import Measurement
 from linverse.models.energies.learned import LearnedEnergy
 from linverse.posterior import Posterior, gaussian_energy, residual
 from linverse.rng import keyed_generator
+from linverse.store.references import References
 from oracles import Law, matrix_of
 from tiny import tiny_energy
 
@@ -548,3 +552,22 @@ def test_the_energy_of_the_measurement_is_evaluated_once() -> None:
     assert Counted.calls == 1
     posterior.log_prob(image(seed=1)), posterior.log_prob(image(seed=2))
     assert Counted.calls == 3  # one more for each x
+
+
+@pytest.mark.parametrize(("variance", "warns"), [(0.02, False), (0.0005, True)])
+def test_a_model_that_is_not_calibrated_for_the_noise_says_so(variance: float, warns: bool) -> None:
+    """Held-out pictures of variance 0.02, carried by a prior that knows it, and by one that is far too sure."""
+    shape = (1, 8, 8)
+    pictures = 0.5 + math.sqrt(0.02) * torch.randn(40, *shape, generator=keyed_generator("carried"))
+    prior = identity("spatial", shape).isotropic(variance)
+    energy: Any = DiagonalGaussian(prior, torch.full(shape, 0.5), VarianceRange(1e-6, 1e3))
+    energy.attachments = {REFERENCE: References((pictures.clamp(0, 1) * 255).round().to(torch.uint8)).encode()}
+    measurement = Denoising(0.1).measure(pictures[:1].clamp(0, 1), keyed_generator("measured"))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        Posterior(energy, measurement, check=False).std()
+        assert not said
+        posterior = Posterior(energy, measurement)
+        posterior.std()
+        posterior.mean()
+    assert [("not calibrated" in str(one.message)) for one in said] == [True] * warns

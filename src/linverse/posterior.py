@@ -29,9 +29,11 @@ from linverse.sampling import Kernel, Path, Predictor, SampleResult, SamplerOpti
 from linverse.sampling.guided import Rule
 from linverse.sampling.run import Finish
 from linverse.sampling.sampler import chunk_size
+from linverse.typicality import calibration, reference_images
 from linverse.units import bits_per_dim, decibels_per_dim
 
 SUREST = 0.01
+CHECKED = 32  # held-out images on which a model is tried under the noise of a measurement
 
 
 def gaussian_energy(energy: Energy, y: Tensor, cov: Covariance) -> Tensor:
@@ -59,8 +61,19 @@ class Posterior:
     (torch.Size([1, 1, 4, 4]), torch.Size([1, 1, 4, 4]), torch.Size([3, 1, 1, 4, 4]))
     """
 
-    def __init__(self, energy: Energy, measurement: Measurement, generator: torch.Generator | None = None) -> None:
-        """The generator draws the little noise that lifts variances to λ_min; without one the result is reproducible."""
+    def __init__(
+        self,
+        energy: Energy,
+        measurement: Measurement,
+        generator: torch.Generator | None = None,
+        *,
+        check: bool = True,
+    ) -> None:
+        """The generator draws the little noise that lifts variances to λ_min; without one the result is reproducible.
+
+        `check`: at the first question, try the model on some of the held-out images that it carries under the same noise, and warn if
+        it is not calibrated there (an evaluation of `CHECKED` images).
+        """
         if not isinstance(measurement, Measurement):
             raise TypeError(
                 f"measurement is a {type(measurement).__name__}; make one by a degradation, e.g. "
@@ -70,7 +83,7 @@ class Posterior:
         self.energy, self.measurement = energy, in_precision_of(energy, measurement)
         self._lifted = self.lift(generator or keyed_generator("lift"), random_fill=False)
         self._excess = energy.range.excess(self._lifted.cov)
-        self._warned = False
+        self._warned, self._check = False, check
         self._evaluation: Evaluation | None = None
 
     def __repr__(self) -> str:
@@ -88,10 +101,22 @@ class Posterior:
         return self._lifted.cov
 
     def _warn_once(self) -> None:
-        """At the first question, and not again, say that Σ lies outside of what the energy knows, if it does."""
-        if self._excess and not self._warned:
-            self._warned = True
+        """At the first question, and not again, say that Σ lies outside of what the energy knows, or that it is not calibrated there."""
+        if self._warned:
+            return
+        self._warned = True
+        if self._excess:
             warnings.warn(f"Σ has {self._excess}: the answer is an extrapolation", stacklevel=3)
+        elif self._check and (doubt := self._miscalibration()):
+            warnings.warn(doubt, stacklevel=3)
+
+    def _miscalibration(self) -> str | None:
+        """What is wrong with the model under the (first) Σ of the measurement, on held-out images of its size, if it carries any."""
+        reference, cov = reference_images(self.energy), self.covariance[:1]
+        if reference is None or tuple(reference.shape[1:]) != (cov.channels, *cov.size):
+            return None
+        images = reference[:CHECKED].to(cov.log_variance)
+        return calibration(self.energy, cov, images, keyed_generator("calibration")).doubt()
 
     # --- one shot ----------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from linverse.store.references import references_of
 
 FEWEST = 20  # reference images
 LEVEL = 0.02  # of a false alarm
+TOLD = 10.0  # times the images' own variance: noise above it tells nothing of a model
 LARGEST_BIAS, LARGEST_SLOPE_ERROR = 0.05, 0.3  # of the covariance score, before a model is not trusted with a Σ
 
 
@@ -216,9 +217,9 @@ def covariance_score_pairs(energy: Energy, x: Tensor, cov: Covariance, noise: Te
 
 
 def calibration_of(kappa: Tensor, target: Tensor) -> Calibration:
-    """Mean of κ and slope of its target on it, with standard errors over images."""
-    means = kappa.mean(dim=(1, 2, 3))
-    products, squares = ((kappa * other).mean(dim=(1, 2, 3)) for other in (target, kappa))
+    """Mean of κ and slope of its target on it, [n, …] each, with standard errors over images."""
+    means = kappa.flatten(1).mean(dim=1)
+    products, squares = ((kappa * other).flatten(1).mean(dim=1) for other in (target, kappa))
     slope, root = products.sum() / squares.sum(), len(kappa) ** 0.5
     slope_error = (products - slope * squares).std() / (root * squares.mean())
     return Calibration(float(means.mean()), float(means.std()) / root, float(slope), float(slope_error))
@@ -227,9 +228,15 @@ def calibration_of(kappa: Tensor, target: Tensor) -> Calibration:
 def calibration(
     energy: Energy, cov: Covariance, reference: Tensor, generator: torch.Generator | None = None
 ) -> Calibration:
-    """Judge one Σ (batch 1) on held-out images with known noise."""
+    """Judge one Σ (batch 1) on held-out images with known noise, by the coefficients of which something was measured.
+
+    Where λ ≫ C the target is κ itself, whatever the model knows: coefficients with λ above `TOLD`·C say nothing (unless all are such).
+    """
     noise = normal_like(reference, generator)
-    return calibration_of(*covariance_score_pairs(energy, reference, cov.expand(len(reference)), noise))
+    pairs = covariance_score_pairs(energy, reference, cov.expand(len(reference)), noise)
+    prior = group_mean(energy.gaussian(cov)[1].expand(1, cov.channels, *cov.size), cov)
+    told = (cov.variance <= TOLD * prior)[0]
+    return calibration_of(*(values[:, told] for values in pairs) if bool(told.any()) else pairs)
 
 
 # --- scores ------------------------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def solve(
     if average < 1:
         raise ValueError(f"average is {average}; it takes at least one sample")
     begun = time.perf_counter()
-    posterior = Posterior(model, degradation.from_raw(y_raw), generator)
+    posterior = Posterior(model, degradation.from_raw(y_raw), generator, check=False)
     result = posterior.draw(
         average,
         steps,

@@ -96,7 +96,7 @@ def calibrate(
 ) -> TaskCalibration:
     """Samples, one-shot moments and the truth for one task."""
     measurement = degradation.measure(x, keyed_generator(setting.seed, "calibration", task))
-    posterior = Posterior(energy, measurement)
+    posterior = Posterior(energy, measurement, check=False)
     one_shot = posterior.evaluate()
     draws, wanted = [], 2 * setting.half
     for first in range(0, wanted, size := max(1, CHUNK // len(x))):

@@ -144,7 +144,7 @@ def judge(
     """Ours and the linear estimate on the same measurements."""
     name = repr(degradation)
     measurement = degradation.measure(x, keyed_generator(setting.seed, "one-shot", name))
-    posterior = Posterior(energy, measurement)
+    posterior = Posterior(energy, measurement, check=False)
     mean, std = posterior.mean().double(), posterior.std().double()
     linear, linear_std = linear_posterior(moments, measurement, posterior)
     where = (linear_std > setting.least_std).expand_as(x)
@@ -210,14 +210,14 @@ def meet_strangers(energy: Energy, x: Tensor, setting: OneShotSetting) -> dict[s
     """What the model says of each at the floor, and as a measurement with the claimed noise."""
     known = score_images(energy, x).log_density
     claimed = Denoising(CLAIMED).measure(x, keyed_generator(setting.seed, "strangers"))
-    evidences = Posterior(energy, claimed).evidence()
+    evidences = Posterior(energy, claimed, check=False).evidence()
     reference = reference_images(energy)
     out = {}
     for name, (picture, sigma) in strangers(x).items():
         noise = torch.randn(picture.shape, generator=keyed_generator(setting.seed, "strangers", name)).to(picture)
         raw = picture + sigma * noise
         measurement = Denoising(CLAIMED).from_raw(raw)
-        posterior = Posterior(energy, measurement)
+        posterior = Posterior(energy, measurement, check=False)
         unusual = reference is not None and bool(measurement_typicality(energy, measurement, reference).unusual()[0])
         density = score_images(energy, raw if sigma > CLAIMED else picture).log_density
         below = max((known < density).double().mean(), (evidences < posterior.evidence()).double().mean())
