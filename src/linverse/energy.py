@@ -28,7 +28,7 @@ class Evaluation:
     `energy` [B] in nats; `mean_coefficients` of E[x|y] and `score_coefficients` of ∇_yU, [B, C, H, W]; `cov_score` κ and `variance`
     Var[x_i|y], of log λ's shape. Where one entry of log λ serves several channels both are the mean over them. `mean` and `score` are the
     images: each costs a transform, so take them once. `pixel_variance` [B, C, H, W] is E[(x−x̂)²|y] pixel by pixel, from energies that
-    have learned it. `unknown` [B] marks rows of which the energy knows no more than a bound: their variances are the prior's.
+    have learned it. `unknown` [B] marks rows of which the energy knows no more than a bound: their variances mean nothing.
     """
 
     cov: Covariance

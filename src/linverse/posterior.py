@@ -144,9 +144,19 @@ class Posterior:
         A learned covariance score is noisy where little is left to know, and would call some coefficients certain: no variance is
         believed below `SUREST` times that of a Gaussian with the images' own variance.
         """
-        cov, found = self.covariance, self.evaluate().variance
-        prior = group_mean(self.energy.gaussian(cov)[1].expand(cov.batch, cov.channels, *cov.size), cov)
-        return torch.maximum(found, SUREST * cov.variance * prior / (cov.variance + prior)).sqrt()
+        cov, found, prior = self.covariance, self.evaluate(), self._prior_variance()
+        least = SUREST * cov.variance * prior / (cov.variance + prior)
+        return self._or_prior(torch.maximum(found.variance, least), prior).sqrt()
+
+    def _prior_variance(self) -> Tensor:
+        """The images' own variance in the measurement's basis, of log λ's shape."""
+        cov = self.covariance
+        return group_mean(self.energy.gaussian(cov)[1].expand(cov.batch, cov.channels, *cov.size), cov)
+
+    def _or_prior(self, variance: Tensor, prior: Tensor) -> Tensor:
+        """A variance, or that of any image in rows of which the energy knows only a bound: they claim no certainty."""
+        unknown = self.evaluate().unknown
+        return variance if unknown is None else torch.where(unknown.reshape(-1, 1, 1, 1), prior, variance)
 
     def std(
         self,
@@ -169,7 +179,8 @@ class Posterior:
         if samples is None:
             found, cov = self.evaluate(), self.covariance
             learned = found.pixel_variance
-            return (cov.full(cov.pool(found.variance)) if learned is None else learned).sqrt()
+            variance = cov.full(cov.pool(found.variance)) if learned is None else learned
+            return self._or_prior(variance, cov.full(cov.pool(self._prior_variance()))).sqrt()
         if samples < 2:
             raise ValueError(f"a spread takes at least 2 samples; got {samples}")
         drawn = self.draw(samples, path, generator=generator, progress=progress, chunk=chunk)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from linverse.covariance import Covariance, VarianceRange
-from linverse.energy import Evaluation, Shape, autograd_evaluate, group_mean
+from linverse.energy import Evaluation, Shape, autograd_evaluate
 from linverse.files.saving import HubModel
 from linverse.models.bases import LowRankBase, Source, image_moments, spectral_samples
 from linverse.models.config import ModelConfig
@@ -140,7 +140,7 @@ class LearnedEnergy(nn.Module, HubModel):
         return self.form.scores(pairs, create_graph)
 
     def evaluate_in_basis(self, z: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
-        """U and its derivatives at y = Qz; where U would fall below its bound, those of the bound, and the prior's variances."""
+        """U and its derivatives at y = Qz; where U would fall below its bound, those of the bound."""
         result = self.form.evaluation(z, cov, create_graph)
         result = replace(result, energy=result.energy + self.constant)
         if not self.bounded:
@@ -150,13 +150,12 @@ class LearnedEnergy(nn.Module, HubModel):
             return result
         return self._bound(z, cov, result, create_graph).where(below, replace(result, unknown=torch.zeros_like(below)))
 
-    def _bound(self, z: Tensor, cov: Covariance, result: Evaluation, create_graph: bool) -> Evaluation:
-        """The bound with its derivatives. It knows nothing of images but that they lie in [0, 1]: it claims no certainty."""
+    @staticmethod
+    def _bound(z: Tensor, cov: Covariance, result: Evaluation, create_graph: bool) -> Evaluation:
+        """The bound with its derivatives: all that is known of these rows."""
         bound = autograd_evaluate(lowest_energy, z, cov, create_graph=create_graph)
-        prior = group_mean(self.gaussian(cov)[1].expand_as(z), cov)
-        pixels = None if result.pixel_variance is None else cov.full(cov.pool(prior)).expand_as(z)
         unknown = torch.ones(len(z), dtype=torch.bool, device=z.device)
-        return replace(bound, variance=prior, pixel_variance=pixels, unknown=unknown)
+        return replace(bound, pixel_variance=result.pixel_variance, unknown=unknown)
 
 
 def build_form(config: EnergyConfig) -> Residual | SpectralResidual | GaussianResidual | InnerProduct:
