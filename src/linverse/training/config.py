@@ -27,6 +27,7 @@ class OptimiserConfig:
     kind: Literal["adamw", "muon"] = "adamw"
     rate: float = 1e-3
     muon_rate: float = 0.02
+    muon_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.99)
     weight_decay: float = 0.0
     warmup: int = 200

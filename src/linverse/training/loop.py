@@ -53,7 +53,7 @@ def build_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.Op
     options: dict[str, Any] = {"betas": config.betas, "weight_decay": config.weight_decay}
     optimiser: torch.optim.Optimizer
     if config.kind == "muon":
-        optimiser = MuonAdamW(model, config.rate, config.muon_rate, **options)
+        optimiser = MuonAdamW(model, config.rate, config.muon_rate, muon_decay=config.muon_decay, **options)
     else:
         optimiser = torch.optim.AdamW(model.parameters(), config.rate, **options)
     for group in optimiser.param_groups:

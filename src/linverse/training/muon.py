@@ -1,9 +1,10 @@
 """Muon: momentum whose matrix is replaced by the nearest orthogonal one, for the weights of convolutions; AdamW for all else.
 
-    M ← βM + (1−β)G,   W ← W − η √max(1, rows/columns)·orth((1−β)G + βM)
+    M ← βM + (1−β)G,   W ← (1 − ηδ)W − η √max(1, rows/columns)·orth((1−β)G + βM)
 orth(A) = UVᵀ of A = USVᵀ, by five steps of a Newton–Schulz iteration (Jordan et al. 2024; its coefficients give up exactness, the
 singular values end within about 0.7…1.2, for speed). A convolution's weight is the matrix [out, in·h·w]. torch.optim.Muon takes
-matrices only, and two optimisers would make two states to save and to wrap.
+matrices only, and two optimisers would make two states to save and to wrap. Every step has the same size, however small the
+gradient: the decay δ bounds the weights (by 1/δ), which a network that learns nothing would otherwise drive away in a straight line.
 """
 
 from __future__ import annotations
@@ -35,11 +36,20 @@ def takes_muon(module: nn.Module) -> bool:
 class MuonAdamW(torch.optim.AdamW):
     """One optimiser of two groups: AdamW (group 0) and Muon (group 1, `momentum` in place of `betas`)."""
 
-    def __init__(self, model: nn.Module, rate: float, muon_rate: float, momentum: float = 0.95, **options: Any) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        rate: float,
+        muon_rate: float,
+        momentum: float = 0.95,
+        muon_decay: float = 0.0,
+        **options: Any,
+    ) -> None:
         chosen = {id(module.weight) for module in model.modules() if takes_muon(module)}
         rest = [p for p in model.parameters() if id(p) not in chosen]
         matrices = [p for p in model.parameters() if id(p) in chosen]
-        groups: list[dict[str, Any]] = [{"params": rest}, {"params": matrices, "lr": muon_rate, "momentum": momentum}]
+        muon = {"params": matrices, "lr": muon_rate, "momentum": momentum, "decay": muon_decay}
+        groups: list[dict[str, Any]] = [{"params": rest}, muon]
         super().__init__(groups, lr=rate, **options)
 
     @torch.no_grad()
@@ -48,6 +58,7 @@ class MuonAdamW(torch.optim.AdamW):
         group = self.param_groups[1]
         for weight in group["params"]:
             if weight.grad is not None:
+                weight.mul_(1 - group["lr"] * group["decay"])
                 self._orthogonal_step(weight, weight.grad, group["lr"], group["momentum"])
                 weight.grad = None
         super().step()

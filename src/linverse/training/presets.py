@@ -76,7 +76,7 @@ SMALL_ENERGY = EnergyConfig(
     bases=("spatial", "fourier", "block-dct-4"),
     parameterisation="residual",
     rank=128,
-    backbone=replace(SMALL_BACKBONE, bounded_gains=True),
+    backbone=replace(SMALL_BACKBONE, bounded_gains=True, bounded_inputs=True),
 )
 
 # found by short runs side by side: docs/training-notes.md
@@ -88,7 +88,9 @@ SMALL_LOSS = LossConfig(
     variance_weight=0.005,
     pixel_weight=0.1,
 )
-SMALL_OPTIMISER = OptimiserConfig(kind="muon", rate=3e-3, muon_rate=0.02, warmup=200, clip=5.0, ema=0.9995)
+SMALL_OPTIMISER = OptimiserConfig(
+    kind="muon", rate=3e-3, muon_rate=0.02, muon_decay=0.05, warmup=200, clip=5.0, ema=0.9995
+)
 
 FASHION_COVARIANCES = Mixture(
     (
@@ -148,7 +150,9 @@ DIGITS = TrainConfig(
         ("spatial", "fourier", "block-dct-4"),
         parameterisation="residual",
         rank=24,
-        backbone=replace(SMALL_BACKBONE, stem=1, channels=32, middle=2, embedding=32, bounded_gains=True),
+        backbone=replace(
+            SMALL_BACKBONE, stem=1, channels=32, middle=2, embedding=32, bounded_gains=True, bounded_inputs=True
+        ),
     ),
     covariances=replace(
         FASHION_COVARIANCES,
@@ -175,6 +179,7 @@ PHOTO_BACKBONE = UNetConfig(
     style="compact",
     middle=4,
     bounded_gains=True,
+    bounded_inputs=True,
 )
 PHOTO_COVARIANCES = Mixture(
     (

@@ -32,14 +32,14 @@ FAINTEST = 0.03
 def band_weights(frequencies: Tensor, dc_width: float = 0.01) -> Tensor:
     """[2, bh, bw] frequencies → [K, bh, bw] weights of unit sum over a block: DC, 3 radii × 3 orientations, the finest checks.
 
-    A softmax of the distance to the band's centre, so that every band is defined in every block, down to a single pixel. In pictures of any
-    size the band around DC needs a width that holds many coefficients: the only one of a band would be given the derivative of the
-    whole picture's energy.
+    A softmax of the distance to the band's centre, so that every band is defined in every block, down to a single pixel. A band needs a
+    width that holds many coefficients: the only one of a band would be given the derivative of the whole picture's energy (κ of
+    hundreds, and gradients of the loss that drown all others).
     """
     size = frequencies.abs()
     centres = [
         (0.0, 0.0, dc_width),
-        *((r * math.sin(a), r * math.cos(a), 0.4 * r) for r in RADII for a in ANGLES),
+        *((r * math.sin(a), r * math.cos(a), max(0.4 * r, dc_width)) for r in RADII for a in ANGLES),
         CORNER,
     ]
     logits = torch.stack(

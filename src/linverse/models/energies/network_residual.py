@@ -7,9 +7,10 @@ the noise that is left: a network that sees pictures at unit scale is blind to n
 vanishes as λ → ∞, so that U is right there by construction. The base's estimate x̂_G mixes noise over the whole picture, w keeps it
 local: blurs want the one, white noise the other.
 
-Before they become images both estimates are damped, coefficient by coefficient, by a = √(2V̄/(V+V̄)), V = λφ and V̄ its mean over the block:
-the network works at the scale of the noise around it, 1/√V̄, so that a coefficient that is far noisier than the others of its block (a
-notch in a blur's spectrum) would be corrected by V/√V̄ where √V is right. Under noise that varies in space only, a = 1.
+Before they become images both estimates are damped, coefficient by coefficient, by a = (1 + (V(1−φ)/4V̄)⁴)^(−⅛), V = λφ and V̄ its mean over
+the block: the network works at the scale of the noise around it, 1/√V̄, so that a coefficient that is far noisier than the others of its
+block (a notch in a blur's spectrum) would be corrected by V/√V̄ where √V is right. What is well measured (1−φ ≪ 1) must not be damped
+at all: ∂log a/∂log λ times a large coefficient of the image would be its covariance score, hundreds where next to nothing is right.
 
 v is no part of the energy: log V̄ + v is the network's estimate of log E[(x−x̂)²|y] pixel by pixel, V̄ the mean of λφ around the pixel.
 
@@ -33,6 +34,7 @@ from linverse.models.networks.unet import UNetConfig
 FEATURES = 8  # of each channel: both estimates, and three magnified views of each
 SATURATION = 6.0  # of the magnified features, in standard deviations
 WIDEST = 8.0  # of v, in nats either way
+TOLERATED = 4.0  # how much noisier than its block a coefficient may be before it is damped
 TILED_FROM = 640 * 640  # pixels from which on a picture goes through the network in tiles …
 TILE = 512  # … of this side
 
@@ -57,9 +59,10 @@ class NetworkResidual(nn.Module):
 
     def damping(self, cov: Covariance) -> Tensor:
         """a, of log λ's shape."""
-        variance = torch.exp(cov.log_variance + self.log_shrinkage(cov.log_variance)[0])
-        mean = cov.pool(variance)
-        return (2 * mean / (variance + mean)).sqrt()
+        log_phi, log_rest = self.log_shrinkage(cov.log_variance)
+        log_spread = cov.log_variance + log_phi
+        log_ratio = log_spread + log_rest - cov.pool(log_spread.exp()).log() - math.log(TOLERATED)
+        return torch.exp(-0.125 * F.softplus(4 * log_ratio))
 
     def inputs(self, white: Tensor, seen: Tensor, mean: Tensor, cov: Covariance, band_prior: Tensor) -> NetworkInputs:
         """What the network is shown of w and x̂_G (images), and what its outputs are multiplied by."""

@@ -20,6 +20,9 @@ from linverse.models.energies.scores import Pair, Scores
 from linverse.models.networks.unet import UNetConfig
 
 
+LEAST_WIDTH = 0.05  # cycles per pixel, of the embedding's bands: each holds about a dozen of 28×28 coefficients
+
+
 class Derivatives:
     """Where R was differentiated and what came out: coefficients in Σ's eigenbasis; r is summed over channels that share λ."""
 
@@ -34,7 +37,7 @@ class Residual(NetworkResidual):
     """U_G + R_θ for images of `channels` colours; `log_prior` = log C̄ and the base are fitted to the data before training."""
 
     def __init__(self, backbone: UNetConfig, base: LowRankBase, channels: int) -> None:
-        super().__init__(backbone, channels, dc_width=0.01)
+        super().__init__(backbone, channels, dc_width=max(LEAST_WIDTH, 1 / min(base.mean.shape[1:])))
         self.base = base
         self.register_buffer("log_prior", torch.zeros(()))
 

@@ -2,7 +2,8 @@
 
 What it leaves out of NCSN++, because measurement said that it does not pay at 28×28: normalisation (its second derivative costs as much
 as a convolution), concatenated skips (they triple the decoder's cost; here they are added), blocks at the higher resolution with the
-lower one's width, and blocks that only resample. One block is x ← x + conv₁(SiLU(conv₀(SiLU x)·(1 + e))).
+lower one's width, and blocks that only resample. One block is x ← x + conv₁(SiLU(conv₀(SiLU(x/√(1 + mean x²)))·(1 + e))), the mean
+over channels: small activations pass as they are, large ones cannot multiply from block to block.
 """
 
 from __future__ import annotations
@@ -16,18 +17,23 @@ from torch.nn import functional as F
 from linverse.models.networks.unet import UNetConfig, conv, zero_init
 
 
+def bounded(x: Tensor) -> Tensor:
+    """x/√(1 + mean x²), the mean over channels: of a size below √channels, whatever x."""
+    return x * torch.rsqrt(1 + x.square().mean(dim=1, keepdim=True))
+
+
 class CompactBlock(nn.Module):
     """A residual block with a gain from the embedding and no normalisation."""
 
-    def __init__(self, channels: int, embedding: int, bounded: bool) -> None:
+    def __init__(self, channels: int, config: UNetConfig) -> None:
         super().__init__()
-        self.bounded = bounded
+        self.bounded, self.scaled = config.bounded_gains, config.bounded_inputs
         self.conv0 = conv(channels, channels, 3)
-        self.gain = zero_init(conv(embedding, channels, 1))
+        self.gain = zero_init(conv(config.embedding, channels, 1))
         self.conv1 = zero_init(conv(channels, channels, 3))
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
-        h = self.conv0(F.silu(x))
+        h = self.conv0(F.silu(bounded(x) if self.scaled else x))
         gain = self.gain(embedding)
         h = F.silu(torch.addcmul(h, h, torch.tanh(gain) if self.bounded else gain))
         return x + self.conv1(h)
@@ -63,9 +69,7 @@ class CompactUNet(nn.Module):
         return 3 + 2 * sum(strides) + convolutions
 
     def _level(self, width: int, blocks: int) -> nn.ModuleList:
-        return nn.ModuleList(
-            CompactBlock(width, self.config.embedding, self.config.bounded_gains) for _ in range(blocks)
-        )
+        return nn.ModuleList(CompactBlock(width, self.config) for _ in range(blocks))
 
     def forward(self, x: Tensor, embeddings: list[Tensor]) -> Tensor:
         full = F.silu(self.enter_full(x))
@@ -79,6 +83,7 @@ class CompactUNet(nn.Module):
         for level in reversed(range(len(self.decoder))):
             h = skips[level] + F.interpolate(self.up[level](h), scale_factor=2, mode="nearest")
             h = _run(self.decoder[level], h, embeddings[level])
+        h = bounded(h) if self.config.bounded_inputs else h
         up = F.silu(F.pixel_shuffle(self.exit_up(F.silu(h)), self.config.stem))
         gain = F.interpolate(self.full_gain(embeddings[0]), scale_factor=float(self.config.stem), mode="nearest")
         gain = torch.tanh(gain) if self.config.bounded_gains else gain

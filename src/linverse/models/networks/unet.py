@@ -40,6 +40,8 @@ class UNetConfig:
     middle: int = 2
     bounded_gains: bool = False
     """gains within 0…2 (compact only): unbounded ones multiply from block to block, and may grow without limit"""
+    bounded_inputs: bool = False
+    """blocks see x/√(1 + mean x²) over channels (compact only): without a bound activations multiply from block to block, die or explode"""
 
     @property
     def divisor(self) -> int:
