@@ -19,7 +19,6 @@ from linverse.models.energies.network_residual import NetworkResidual
 from linverse.models.energies.scores import Pair, Scores
 from linverse.models.networks.unet import UNetConfig
 
-
 LEAST_WIDTH = 0.05  # cycles per pixel, of the embedding's bands: each holds about a dozen of 28×28 coefficients
 
 
