@@ -12,6 +12,7 @@ from rich.console import Console
 
 from linverse.data import load_images
 from linverse.report.card import show_self_test
+from linverse.report.console import note
 from linverse.training.classifier import train_classifier
 from linverse.training.config import TrainConfig
 from linverse.training.loop import Trainer, parameter_count
@@ -48,6 +49,8 @@ class RunOptions:
     threads: int | None = None
     """CPU threads"""
     tensorboard: bool = True
+    other_data: bool = False
+    """go on with training images that are not those with which the run began"""
 
 
 def main(arguments: list[str]) -> None:
@@ -79,7 +82,7 @@ def parse(preset: str, description: str, default: TrainConfig, rest: list[str]) 
         default=default,
         args=unknown,
         prog=f"linverse train {preset}",
-        description=f"{description}. Also: --out DIR, --dry-run, --threads N, --no-tensorboard. Rerun the same command to resume.",
+        description=f"{description}. Also: --out DIR, --dry-run, --threads N, --no-tensorboard, --other-data. Rerun the same command to resume.",
     )
     return run, config
 
@@ -93,11 +96,11 @@ def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
     if options.dry_run:
         dry_run(preset, folder, config, console)
         return
-    trainer = start(config, folder)
-    if trainer.accelerator.is_main_process:
-        console.print(describe_start(trainer, preset))
     try:
-        card = go_on(trainer, preset, tensorboard=options.tensorboard)
+        with start(config, folder, other_data=options.other_data) as trainer:
+            if trainer.accelerator.is_main_process:
+                note(console, describe_start(trainer, preset))
+            card = go_on(trainer, preset, tensorboard=options.tensorboard)
     except TrainingStopped as stopped:
         print(f"\n{stopped}", file=sys.stderr)
         raise SystemExit(130) from None

@@ -30,6 +30,7 @@ from linverse.training.config import OptimiserConfig, TrainConfig
 from linverse.training.interruption import StopRequest
 from linverse.training.muon import MuonAdamW
 from linverse.training.progress import Reporter
+from linverse.training.sources import fingerprint
 
 Trainable = LearnedEnergy | Denoiser  # what a run can train: it owns its network and its loss
 
@@ -92,7 +93,10 @@ def ema_update(decay: float) -> Any:
 class Trainer:
     """One run in one folder."""
 
-    def __init__(self, config: TrainConfig, train: Source, held_out: ImageSource, folder: Path) -> None:
+    def __init__(
+        self, config: TrainConfig, train: Source, held_out: ImageSource, folder: Path, *, other_data: bool = False
+    ) -> None:
+        """Images that are not those with which the run began are refused, unless `other_data` are welcome."""
         self.config, self.folder = config, folder
         self.train_images, self.held_out = train, held_out
         self.accelerator = make_accelerator()
@@ -105,13 +109,19 @@ class Trainer:
         self.loss, self.optimiser = self.accelerator.prepare(model.loss(config.loss), optimiser)
         self.model = model
         self.step, self.seconds = 0, 0.0
+        self.data = fingerprint(train)
         if state is not None:
-            self._resume(state)
+            self._resume(state, other_data)
 
     # --- state -----------------------------------------------------------------------------------------------------------
 
-    def _resume(self, state: TrainingState) -> None:
+    def _resume(self, state: TrainingState, other_data: bool) -> None:
         check_same_run(state.config, self.config, self.folder)
+        if state.data not in ("", self.data) and not other_data:  # states of earlier versions do not know theirs
+            raise ValueError(
+                f"the training images of {self.config.data} are not those with which the run in {self.folder} began; bring those back, "
+                "give another --out folder, or go on with these by --other-data"
+            )
         self.model.load_state_dict(state.model)
         self.ema.load_state_dict(state.ema)
         self.optimiser.load_state_dict(state.optimiser)
@@ -128,6 +138,7 @@ class Trainer:
             self.model.state_dict(),
             self.ema.state_dict(),
             self.optimiser.state_dict(),
+            self.data,
         )
         write_state(self.folder, state)
 
