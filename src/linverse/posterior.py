@@ -23,6 +23,7 @@ from linverse.covariance import Covariance
 from linverse.degradations import ImageLike, as_tensor
 from linverse.energy import Energy, Evaluation, evaluate_in_basis, size_text, takes
 from linverse.measurement import Lifted, Measurement
+from linverse.memory import check_memory
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
 from linverse.sampling import Kernel, Path, Predictor, SampleResult, SamplerOptions, sample_in_basis
@@ -260,6 +261,8 @@ class Posterior:
         """
         if n < 1:
             raise ValueError(f"the number of samples is at least 1; got {n}")
+        size = self._lifted.coefficients.numel() * self._lifted.coefficients.element_size()
+        check_memory(6 * n * size, f"drawing {n:,} samples", "draw them in several parts")
         self._warn_once()
         z, cov = self._redrawn(torch.arange(self.measurement.batch).repeat(n), generator)
         options = SamplerOptions(path, predictor, corrector, corrector_steps, temperature, floor, finish, chunk)

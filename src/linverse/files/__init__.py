@@ -67,6 +67,11 @@ def make_folder(folder: Path) -> None:
         raise OSError(f"cannot make the folder {folder} for the results: {error}; give another --out") from error
 
 
+def cache_directory() -> Path:
+    """$LINVERSE_DATA, else ~/.cache/linverse."""
+    return Path(os.environ.get("LINVERSE_DATA") or "~/.cache/linverse").expanduser()
+
+
 def file_digest(path: Path) -> str:
     """The sha256 of a file."""
     with path.open("rb") as stream:

@@ -22,6 +22,7 @@ from linverse.files import file_digest, read_object, write_json, write_whole
 
 WEIGHTS, CONFIG, MANIFEST = "model.safetensors", "config.json", "manifest.json"
 CARD, PAGE, LICENCE, REFERENCE = "card.json", "README.md", "LICENSE", "reference.safetensors"
+PRECISIONS = {"F64", "F32", "F16", "BF16"}  # of weights, in the words of safetensors
 ATTACHMENTS = (CARD, PAGE, LICENCE, REFERENCE)
 
 
@@ -51,7 +52,9 @@ def check_manifest(folder: Path) -> None:
     missing = [name for name in (WEIGHTS, CONFIG, MANIFEST) if not (folder / name).is_file()]
     if missing:
         raise ModelFileError(f"{folder} has no {', '.join(missing)}: it is not a model saved by linverse")
-    recorded = read_object(folder / MANIFEST, ModelFileError).get("files", {})
+    recorded = read_object(folder / MANIFEST, ModelFileError).get("files")
+    if not isinstance(recorded, dict):
+        raise ModelFileError(f"{folder / MANIFEST} lists no files: it was changed; fetch the model again")
     if REFERENCE in recorded and not (folder / REFERENCE).is_file():
         raise ModelFileError(f"{folder} has no {REFERENCE}, which was saved with the model; fetch it again")
     for name in _recorded(folder):
@@ -140,6 +143,7 @@ class HubModel(PyTorchModelHubMixin, library_name="linverse"):
 
         check_manifest(folder)
         config = read_config(folder, cls.config_type)
+        check_weights(folder / WEIGHTS, cls, config)
         # the first weights are drawn and thrown away: leave the user's random stream alone
         with torch.random.fork_rng(devices=[]):
             model = cls(config)
@@ -151,6 +155,27 @@ class HubModel(PyTorchModelHubMixin, library_name="linverse"):
             raise ModelFileError(f"{folder / WEIGHTS} does not fit its configuration: {error}") from error
         model.attachments = {name: (folder / name).read_bytes() for name in ATTACHMENTS if (folder / name).is_file()}
         return model.to(map_location, memory_format=torch.channels_last).eval().requires_grad_(False)
+
+
+def check_weights(path: Path, cls: type[Any], config: Any) -> None:
+    """Refuse weights that are not those of the configuration, by names and sizes, before either takes any memory."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with torch.device("meta"):  # shapes without numbers
+            model = cls(config)
+        with safe_open(path, framework="pt") as file:
+            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118  # no mapping
+            kinds = {file.get_slice(name).get_dtype() for name in found}
+    except (RuntimeError, SafetensorError, ValueError, OverflowError) as error:
+        raise ModelFileError(f"{path} does not fit its configuration: {error}") from error
+    wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    for name in sorted(wanted.keys() | found.keys()):
+        if wanted.get(name) != found.get(name):
+            here, there = (f"{v[name]}" if name in v else "absent" for v in (found, wanted))
+            raise ModelFileError(f"{path} does not fit its configuration: {name} is {here}, and should be {there}")
+    if not kinds <= PRECISIONS:
+        raise ModelFileError(f"{path} holds {', '.join(sorted(kinds - PRECISIONS))}; weights are floating point")
 
 
 def read_config(folder: Path, config_type: type[Any]) -> Any:

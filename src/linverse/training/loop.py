@@ -19,6 +19,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from linverse.memory import check_memory
 from linverse.models.bases import CropSource, ImageSource, Source
 from linverse.models.denoiser import Denoiser
 from linverse.models.energies.learned import LearnedEnergy
@@ -41,12 +42,21 @@ class NonFiniteLossError(RuntimeError):
 
 def build_model(config: TrainConfig, images: Source | None) -> Trainable:
     """A model with its initial weights, which depend on the seed alone, and what it takes over from the images themselves, if any."""
+    check_size(config)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_seed(config.seed, "weights"))
         model = config.model.build()
     if images is not None:
         model.fit(images)
     return model.double() if config.double else model
+
+
+def check_size(config: TrainConfig) -> None:
+    """Refuse a model that does not fit into memory with its gradient, its average and the optimiser's two moments, before it is built."""
+    with torch.device("meta"):  # shapes without numbers
+        values = sum(value.numel() for value in config.model.build().state_dict().values())
+    each = 5 * (8 if config.double else 4)
+    check_memory(each * values, f"training a model of {values:,} weights", "make its backbone smaller")
 
 
 def build_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.Optimizer:
