@@ -18,7 +18,7 @@ import torch
 from huggingface_hub import PyTorchModelHubMixin
 from torch import nn
 
-from linverse.files import file_digest, read_object, write_json, write_whole
+from linverse.files import file_digest, json_bytes, read_object, write_together
 
 WEIGHTS, CONFIG, MANIFEST = "model.safetensors", "config.json", "manifest.json"
 CARD, PAGE, LICENCE, REFERENCE = "card.json", "README.md", "LICENSE", "reference.safetensors"
@@ -38,13 +38,14 @@ def _recorded(folder: Path) -> tuple[str, ...]:
     return (WEIGHTS, CONFIG, REFERENCE) if (folder / REFERENCE).is_file() else (WEIGHTS, CONFIG)
 
 
-def write_manifest(folder: Path) -> None:
-    """Record the size and sha256 of the weights, of the configuration and of the reference images."""
+def manifest_of(contents: Mapping[str, bytes]) -> bytes:
+    """A record of the size and sha256 of the weights, of the configuration and of the reference images."""
     files = {
-        name: {"bytes": (folder / name).stat().st_size, "sha256": file_digest(folder / name)}
-        for name in _recorded(folder)
+        name: {"bytes": len(contents[name]), "sha256": hashlib.sha256(contents[name]).hexdigest()}
+        for name in (WEIGHTS, CONFIG, REFERENCE)
+        if name in contents
     }
-    write_json(folder / MANIFEST, {"files": files})
+    return json_bytes({"files": files})
 
 
 def check_manifest(folder: Path) -> None:
@@ -98,14 +99,16 @@ class HubModel(PyTorchModelHubMixin, library_name="linverse"):
         self.attachments = others if content is None else others | {name: content}
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        super()._save_pretrained(save_directory)
-        write_json(save_directory / CONFIG, self.config.to_dict())
-        for name in ATTACHMENTS:
-            if name in self.attachments:
-                write_whole(save_directory / name, self.attachments[name])
-            else:
-                (save_directory / name).unlink(missing_ok=True)  # of another model
-        write_manifest(save_directory)
+        """All files or none: a disk that is full leaves the model that was there before."""
+        from safetensors.torch import save
+
+        assert isinstance(self, nn.Module)
+        weights = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
+        contents = {WEIGHTS: save(weights, {"format": "pt"}), CONFIG: json_bytes(self.config.to_dict())}
+        contents |= {name: self.attachments[name] for name in ATTACHMENTS if name in self.attachments}
+        write_together(save_directory, contents | {MANIFEST: manifest_of(contents)})
+        for name in set(ATTACHMENTS) - contents.keys():
+            (save_directory / name).unlink(missing_ok=True)  # of another model
 
     @classmethod
     def from_pretrained(

@@ -49,13 +49,18 @@ def known_fields(data: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
     unknown = data.keys() - {f.name for f in fields(cls)}
     if unknown:
         raise ValueError(f"{cls.__name__} has no field {', '.join(sorted(unknown))}")
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+    values = {key: as_tuples(value) for key, value in data.items()}
     types = get_type_hints(cls)
     for name, value in values.items():
         if not is_of(value, types[name]):
             accepted = str(types[name]).replace("typing.", "").removeprefix("<class '").removesuffix("'>")
             raise ValueError(f"{name} is {accepted}; got {value!r:.60}")
     return values
+
+
+def as_tuples(value: Any) -> Any:
+    """Lists as tuples, also within lists."""
+    return tuple(as_tuples(one) for one in value) if isinstance(value, list) else value
 
 
 def is_of(value: Any, kind: Any) -> bool:
@@ -70,6 +75,10 @@ def is_of(value: Any, kind: Any) -> bool:
             return False
         each = inner[:1] * len(value) if inner[-1:] == (...,) else inner
         return len(each) == len(value) and all(is_of(v, k) for v, k in zip(value, each, strict=True))
+    if origin is dict:
+        return isinstance(value, dict) and all(is_of(k, inner[0]) and is_of(v, inner[1]) for k, v in value.items())
+    if kind is Any:
+        return True
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if kind is int:
