@@ -119,9 +119,9 @@ def patient_streams(command: str) -> Iterator[None]:
 
     out, err = before
     if err is not None:
-        sys.stderr = Unbreakable(err, lambda error: None)  # type: ignore[assignment]
+        sys.stderr = Unbreakable(err, lambda error: None)
     if out is not None:
-        sys.stdout = Unbreakable(out, gone)  # type: ignore[assignment]
+        sys.stdout = Unbreakable(out, gone)
     try:
         yield
         if sys.stdout is not None:

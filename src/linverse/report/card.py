@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from linverse.store.card import Card
@@ -14,7 +14,7 @@ LAST = ("constant", "limits", "reference_images")
 
 def show_card(console: Console, config: dict[str, object], card: Card) -> None:
     """The card as a table, and the self-tests as another."""
-    table = Table("model", Text(card.name), show_header=True)
+    table = Table("model", Column(Text(card.name)), show_header=True)
     rows = [("", card.about)] if card.about else []
     rows += [(key, str(config[key])) for key in CONFIGURED if key in config]
     rows += [*card.rows(), *((key, str(value)) for key in LAST if (value := getattr(card, key)) not in (None, ""))]

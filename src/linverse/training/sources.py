@@ -48,10 +48,10 @@ def fingerprint(source: Source) -> str:
         return str(known)
     found = hashlib.sha256()
     if isinstance(source, CropSource):
-        found.update(source.crops(0, 0, 64, 8).contiguous().numpy())
+        found.update(source.crops(0, 0, 64, 8).contiguous().numpy().data)
         return found.hexdigest()
     for rows in torch.arange(len(source)).split(CHUNK):
-        found.update(source.batch(rows).contiguous().numpy())
+        found.update(source.batch(rows).contiguous().numpy().data)
     return found.hexdigest()
 
 

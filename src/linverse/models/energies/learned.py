@@ -134,6 +134,10 @@ class LearnedEnergy(nn.Module, HubModel):
 
     def forward(self, y: Tensor, cov: Covariance) -> Tensor:
         """U, [B], nats, float64; nowhere below what images in [0, 1] allow."""
+        if y.dtype != self.form.log_prior.dtype:
+            raise TypeError(
+                f"y is {y.dtype} and the model {self.form.log_prior.dtype}: convert one, as model.double() or y.float() do"
+            )
         energy = self.form.energies([(cov.analysis(y), cov)]) + self.constant
         return torch.maximum(energy, lowest_energy(y, cov)) if self.bounded else energy
 
