@@ -18,7 +18,7 @@ import torch
 from huggingface_hub import PyTorchModelHubMixin
 from torch import nn
 
-from linverse.files import file_digest, json_bytes, read_object, write_together
+from linverse.files import file_digest, json_bytes, make_folder, read_object, write_together
 
 WEIGHTS, CONFIG, MANIFEST = "model.safetensors", "config.json", "manifest.json"
 CARD, PAGE, LICENCE, REFERENCE = "card.json", "README.md", "LICENSE", "reference.safetensors"
@@ -97,6 +97,26 @@ class HubModel(PyTorchModelHubMixin, library_name="linverse"):
             raise ValueError(f"a model carries {', '.join(ATTACHMENTS)}; got {name!r}")
         others = {key: value for key, value in self.attachments.items() if key != name}
         self.attachments = others if content is None else others | {name: content}
+
+    def save_pretrained(
+        self,
+        save_directory: str | Path,
+        *,
+        config: Any = None,
+        repo_id: str | None = None,
+        push_to_hub: bool = False,
+        model_card_kwargs: dict[str, Any] | None = None,
+        **push_to_hub_kwargs: Any,
+    ) -> str | None:
+        """Save the model in a folder, and push it to the hub if asked to. (The hub's own method removes the old configuration first.)"""
+        folder = Path(save_directory)
+        make_folder(folder)
+        self._save_pretrained(folder)
+        if not (folder / PAGE).exists():
+            self.generate_model_card(**(model_card_kwargs or {})).save(folder / PAGE)
+        if not push_to_hub:
+            return None
+        return self.push_to_hub(repo_id=repo_id or folder.name, **push_to_hub_kwargs)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         """All files or none: a disk that is full leaves the model that was there before."""
