@@ -46,10 +46,15 @@ class _Hashing:
 
     def __init__(self, stream: BinaryIO) -> None:
         self.stream, self.hash = stream, hashlib.sha256()
+        self.failure: OSError | None = None  # torch would say that some position is unexpected
 
     def write(self, content: Any) -> int:
         self.hash.update(content)
-        return self.stream.write(content)
+        try:
+            return self.stream.write(content)
+        except OSError as error:
+            self.failure = error
+            raise
 
     def flush(self) -> None:
         self.stream.flush()
@@ -62,7 +67,10 @@ def write_state(folder: Path, state: TrainingState) -> Path:
         with replacing(path) as stream:
             stream.write(MAGIC + bytes(HASH_BYTES))
             hashing = _Hashing(stream)
-            torch.save(vars(state), hashing)  # type: ignore[arg-type]  # it writes and flushes, no more
+            try:
+                torch.save(vars(state), hashing)  # type: ignore[arg-type]  # it writes and flushes, no more
+            except RuntimeError as error:
+                raise hashing.failure or error from error
             stream.seek(len(MAGIC))
             stream.write(hashing.hash.digest())
             if path.exists() and is_whole(path):  # a damaged one must not take the place of a good one
