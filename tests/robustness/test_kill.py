@@ -1,6 +1,6 @@
 """SIGKILL at random moments: whatever was cut off goes on, and ends with the same bits.
 
-`LINVERSE_KILLS` says how often training is killed (3 by default; two of three are aimed at the moment when the checkpoint is written).
+`LINVERSE_KILLS` says how often training is killed (3 by default; three of five are aimed at the moment when the checkpoint is written).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from robustness.models import saved_model
 from tiny import DIGITS_FLAGS
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+Moment = Callable[[subprocess.Popen[bytes]], None]
 KILLS = int(os.environ.get("LINVERSE_KILLS", "3"))
 
 
@@ -40,34 +42,36 @@ def finish(words: list[str], folder: Path) -> None:
     assert b"Traceback" not in answer.stderr
 
 
-def killed(words: list[str], folder: Path, moment: object) -> bool:
-    """Start a command, kill it when `moment()` says so; whether it was still alive."""
+def killed(words: list[str], folder: Path, moment: Moment) -> bool:
+    """Start a command, kill it when `moment` has come; whether it was still alive."""
     process = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
-    assert callable(moment)
     moment(process)
     process.send_signal(signal.SIGKILL)
     return process.wait() == -signal.SIGKILL
 
 
-def writing(run: Path, dice: random.Random):  # type: ignore[no-untyped-def]
+def writing(run: Path, dice: random.Random) -> Moment:
     """The moment when a new checkpoint is being written: its partial file is there."""
+    remains = set(run.glob(f"{STATE}.*.partial"))  # of those that were killed before
 
     def wait(process: subprocess.Popen[bytes]) -> None:
-        wanted, seen = dice.randrange(1, 12), set()
+        wanted, seen = dice.randrange(1, 5), set[Path]()
         while process.poll() is None and len(seen) < wanted:
-            seen |= {path.name for path in run.glob(f"{STATE}.*.partial")}
+            seen |= set(run.glob(f"{STATE}.*.partial")) - remains
         time.sleep(dice.choice((0, 0, 1e-4, 1e-3)))
 
     return wait
 
 
-def at_random(run: Path, dice: random.Random):  # type: ignore[no-untyped-def]
-    """Any moment after the first checkpoint."""
+def at_random(run: Path, dice: random.Random) -> Moment:
+    """Any moment after the first new checkpoint."""
+    state = run / STATE
+    before = state.stat().st_mtime_ns if state.exists() else 0
 
     def wait(process: subprocess.Popen[bytes]) -> None:
-        while process.poll() is None and not (run / STATE).exists():
-            time.sleep(0.005)
-        time.sleep(dice.random())
+        while process.poll() is None and not (state.exists() and state.stat().st_mtime_ns != before):
+            time.sleep(0.002)
+        time.sleep(0.2 * dice.random())
 
     return wait
 
@@ -85,6 +89,7 @@ def test_a_killed_training_ends_with_the_same_bits(tmp_path: Path) -> None:
             finish(training(run), tmp_path)
             assert hash_weights(load(run)) == expected, f"kill {kill}"
             number += 1
+            assert not list(run.glob("*.partial"))
             run = tmp_path / f"run{number}"
     assert alive > 0
     print(f"{alive} of {KILLS} kills met a living run; {number} models, all of the same bits")

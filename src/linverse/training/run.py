@@ -12,6 +12,7 @@ from pathlib import Path
 from linverse.files import write_whole
 from linverse.files.lock import FolderLock
 from linverse.store.card import Card
+from linverse.training.checkpoint import STATE
 from linverse.training.config import TrainConfig
 from linverse.training.finish import finish
 from linverse.training.interruption import StopRequest
@@ -53,6 +54,8 @@ def start(config: TrainConfig, folder: Path, *, other_data: bool = False) -> Ite
     with FolderLock(folder) if main else nullcontext():
         trainer = Trainer(config, train, held_out, folder, other_data=other_data)
         if main:
+            for remains in folder.glob(f"{STATE}.*.partial"):  # of a run that was killed while it wrote
+                remains.unlink()
             write_whole(folder / "config.json", (config.to_json() + "\n").encode())
         yield trainer
 
