@@ -63,13 +63,20 @@ def writing(run: Path, dice: random.Random) -> Moment:
     return wait
 
 
+def written(run: Path) -> int:
+    """When the newest checkpoint was written; 0 while there is none."""
+    try:
+        return (run / STATE).stat().st_mtime_ns
+    except FileNotFoundError:  # for a moment between two renames it is not there
+        return 0
+
+
 def at_random(run: Path, dice: random.Random) -> Moment:
     """Any moment after the first new checkpoint."""
-    state = run / STATE
-    before = state.stat().st_mtime_ns if state.exists() else 0
+    before = written(run)
 
     def wait(process: subprocess.Popen[bytes]) -> None:
-        while process.poll() is None and not (state.exists() and state.stat().st_mtime_ns != before):
+        while process.poll() is None and written(run) in (0, before):
             time.sleep(0.002)
         time.sleep(0.2 * dice.random())
 
