@@ -105,7 +105,9 @@ class Resample(nn.Module):
         if len(taps) % 2:
             raise ValueError(f"a resampling filter has an even number of taps; got {taps}")
         self.up, self.plain = up, taps == (1, 1)
-        weights = torch.tensor(taps, dtype=torch.float32)
+        weights = torch.tensor(
+            taps, dtype=torch.float32, device="cpu"
+        )  # a few numbers, also where only shapes are asked for
         kernel = torch.outer(weights, weights) / weights.sum() ** 2
         self.register_buffer("kernel", kernel * (4 if up else 1), persistent=False)
         self.padding = (len(taps) - 1) // 2
