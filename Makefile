@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup test check demo bench docs clean format
+.PHONY: setup test check demo fuzz bench docs clean format
 
 setup: $(STAMP)
 
@@ -37,6 +37,11 @@ format: setup
 
 demo: setup
 	$(BIN)/linverse demo
+
+# random commands, models, checkpoints and calls; every failure prints the seed that repeats it
+MINUTES ?= 30
+fuzz: setup
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m robustness.fuzz --minutes $(MINUTES)
 
 bench: setup
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done

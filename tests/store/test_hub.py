@@ -16,10 +16,11 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file, save_file
 
 import linverse
-from linverse.files.saving import CONFIG, MANIFEST, WEIGHTS, ModelFileError, write_manifest
+from linverse.files.saving import CONFIG, MANIFEST, WEIGHTS, ModelFileError
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.store import hub
+from small import write_manifest
 from tiny import BACKBONE, awaken, noisy_pair, pretend_hub
 
 
