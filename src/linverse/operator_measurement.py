@@ -121,9 +121,21 @@ class OperatorMeasurement(Measurement):
 
     # --- its operator ------------------------------------------------------------------------------------------------------
 
+    def blank(self) -> Tensor:
+        return self.raw.new_empty(self.shape)
+
+    @property
+    def noise(self) -> Tensor:
+        """σ², a number."""
+        return self.raw.new_tensor(self.variance)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Hx, of the data's shape."""
+        return self.linear.forward(x)
+
     def residual(self, x: Tensor) -> Tensor:
         """y − Hx, of the data's shape."""
-        return self.raw - self.linear.forward(x)
+        return self.raw - self.forward(x)
 
     def adjoint(self, residual: Tensor) -> Tensor:
         return self.linear.adjoint(residual)

@@ -153,7 +153,7 @@ def test_costs_are_those_that_are_counted(row: list[str]) -> None:
     awaken(network, size=0.05)
     model = {"energy": small_energy(), "nothing": None}.get(method.needs, network)
     task = "gauss" if name == "ours-surrogate" else "box"
-    degradation = TASKS[task].build(TASKS[task].defaults((8, 8)))
+    degradation = TASKS[task].build(TASKS[task].defaults((8, 8)), (8, 8))
     given = {"steps": steps} if "steps" in settings(method.solve) else {}
     solution = method.solve(model, degradation, torch.full((1, *SHAPE), 0.5), keyed_generator("cost"), **given)
     assert [solution.evaluations, solution.gradients] == promised

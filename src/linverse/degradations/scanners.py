@@ -165,6 +165,11 @@ class CompressedSensing(GeneralOperator):
         return raw.shape[1], *self.size
 
 
+def patterns_for(size: Size) -> Patterns:
+    """Gaussian ones as long as their matrix is small."""
+    return "gaussian" if size[0] * size[1] <= LARGEST_DENSE else "scrambled"
+
+
 @lru_cache(maxsize=4)
 def _gaussian_patterns(count: int, pixels: int, seed: int) -> Tensor:
     noise = torch.randn(count, pixels, generator=keyed_generator("patterns", seed), dtype=torch.float64)

@@ -1,7 +1,7 @@
 """√(I − A) v for a symmetric A with eigenvalues in [0, b], b < 1, from products with A: Chebyshev's polynomial on that interval.
 
     √(1 − a) ≈ Σ_k c_k T_k(2a/b − 1),   T_{k+1}(t) = 2tT_k(t) − T_{k−1}(t),
-with an error that falls like r^{−k}, r = s + √(s² − 1), s = 2/b − 1: eight products give 10⁻⁷ for b = ½.
+with an error that falls like r^{−k}, r = s + √(s² − 1), s = 2/b − 1: 10⁻⁷ takes 10 products for b = ½ and 25 for b = 0.9.
 """
 
 from __future__ import annotations

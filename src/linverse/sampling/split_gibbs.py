@@ -2,12 +2,14 @@
 
 A second image z = x + ρv is put between x and the data, and both are drawn in turn. x|z is what this library does for isotropic noise: a
 path from ρ²I to the floor, whatever the prior. z|x is Gaussian, whatever H.
-    exact     ρ²‖H‖² = ½σ². With z's own noise σ²I − ρ²HHᵀ the law of x is the posterior itself, and
+    exact     ρ²‖H‖² = 0.9σ². With z's own noise σ²I − ρ²HHᵀ the law of x is the posterior itself, and
                   z|x = N(x + (ρ²/σ²)Hᵀ(y − Hx), ρ²(I − A)),   A = (ρ²/σ²)HᵀH,   √(I − A) by Chebyshev polynomials of A.
               A sweep moves what y does not determine by √2ρ: directions of posterior variance V mix in about V/ρ² sweeps.
-    start     From draws of the energy's Gaussian, ρ falls from afar to that level, one sweep each, with z's noise σ²I:
-                  z|x ∝ N(z; x, ρ²I) N(y; Hz, σ²I),   by perturbing both Gaussians and one solution by conjugate gradients.
-              The law of x there is the posterior under noise σ²I + ρ²HHᵀ: less and less wrong.
+    start     From draws of the energy's Gaussian, ρ falls from afar to that level in many steps of one evaluation, with z's noise σ²I:
+                  z|x ∝ N(z; x, ρ²I) N(y; Hz, σ²I),   by perturbing both Gaussians and one solution by conjugate gradients,
+                  x ← E[x|z].
+              Means instead of samples: too narrow a law, which the sweeps widen, but chains that are not led astray by early details
+              (200 random projections of garments: the mean of 8 samples has 22.3 dB, and 19.5 dB when x|z is sampled at 30 levels).
 All that is approximate in the exact sweeps is the path of x|z, whose error is of second order in its step. They are local: how often each
 of several *separate* kinds of image appears is decided by the start, where ρ passes the distance between them, and R-hat tells.
 
@@ -28,7 +30,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
-from linverse.energy import Energy, floor_covariance
+from linverse.energy import Energy, evaluate_in_basis, floor_covariance
 from linverse.operator_measurement import OperatorMeasurement
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
@@ -40,9 +42,10 @@ from linverse.sampling.run import Finish, Report
 from linverse.sampling.sampler import SamplerOptions, chunk_size, part_of, sample_in_basis
 from linverse.sampling.targets import OperatorTarget
 
-COUPLING = (
-    0.5  # ρ²‖H‖²/σ² of the exact sweeps: the largest step for which both z's noise and √(I − A) are far from singular
-)
+# ρ²‖H‖²/σ² of the exact sweeps: as far as z can go before its noise, and √(I − A), become singular
+COUPLING = 0.9
+# the same of Metropolis moves, whose steps are bound by the steepest direction of z's density
+METROPOLIS_COUPLING = 0.5
 FAR = 10.0  # ρ² of the first level of the start: images in [0, 1] are lost in it
 SHORT = 100.0  # paths end at ρ²/SHORT, but for the last one: what they leave drowns in the noise of the next z
 PROBES = 8  # directions in which the chains are watched
@@ -50,9 +53,9 @@ PROBES = 8  # directions in which the chains are watched
 
 @dataclass(frozen=True)
 class SplitGibbsOptions:
-    """`levels` of the start, exact `sweeps` after it, steps of each `path` of x|z (half as many in the start, twice as many at the end)."""
+    """`levels` of the start, exact `sweeps` after it, steps of each `path` of x|z (twice as many at the end)."""
 
-    levels: int = 30
+    levels: int = 100
     sweeps: int = 20
     path: int = 10
     metropolis: bool = False
@@ -129,7 +132,7 @@ def sample_operator(
 
 def _within_reach(energy: Energy, measurement: OperatorMeasurement) -> OperatorMeasurement:
     """The measurement, with the least noise that this energy can resolve if it has less: ρ² is at least λ_min."""
-    least = energy.range.minimum * measurement.linear.gain / COUPLING
+    least = energy.range.minimum * measurement.linear.gain / METROPOLIS_COUPLING
     if measurement.variance >= least:
         return measurement
     given, used = math.sqrt(measurement.variance), math.sqrt(least)
@@ -182,7 +185,7 @@ class Chains:
         x = self.begin()
         for done, variance in enumerate(levels):
             z = self.far_draw(x, variance)
-            self.x = x = self.last(z, variance) if done + 1 == total else self.between(z, variance, self.early_path)
+            self.x = x = self.last(z, variance) if done + 1 == total else self.mean(z, variance)
             report(done + 1, total)
         moves = self.metropolis(x) if self.options.metropolis else self.gibbs(x)
         for done, image in enumerate(moves):
@@ -212,7 +215,8 @@ class Chains:
     @cached_property
     def coupling(self) -> float:
         """ρ² of the exact sweeps, within what the energy knows."""
-        return min(COUPLING * self.seen.variance / self.seen.linear.gain, self.energy.range.maximum)
+        share = METROPOLIS_COUPLING if self.options.metropolis else COUPLING
+        return min(share * self.seen.variance / self.seen.linear.gain, self.energy.range.maximum)
 
     def levels(self) -> list[float]:
         """ρ² of the start, from afar down to that of the exact sweeps."""
@@ -228,14 +232,16 @@ class Chains:
         noise = normal_like(self.seen.raw.new_empty(self.seen.shape), self.generator)
         return self.template.synthesis(mean + prior.sqrt() * noise)
 
-    @property
-    def early_path(self) -> int:
-        return max(1, self.options.path // 2)
+    def mean(self, z: Tensor, variance: float) -> Tensor:
+        """E[x|z] for z = x + N(0, `variance`)."""
+        self.evaluations += 1
+        cov = self.template.isotropic(variance).expand(len(z))
+        return evaluate_in_basis(self.energy, cov.analysis(z), cov).mean
 
-    def between(self, z: Tensor, variance: float, steps: int) -> Tensor:
-        """x given z = x + N(0, `variance`), for the next z: a path that ends early, and the variance that is left there."""
+    def between(self, z: Tensor, variance: float) -> Tensor:
+        """x given z for the next z: a path that ends early, and the variance that is left there."""
         end = max(variance / SHORT, self.energy.range.minimum)
-        return self.restore(z, variance, SamplerOptions(steps, floor=end, finish="sample", chunk=len(z)))
+        return self.restore(z, variance, SamplerOptions(self.options.path, floor=end, finish="sample", chunk=len(z)))
 
     def last(self, z: Tensor, variance: float) -> Tensor:
         """The same by a finer path down to the floor."""
@@ -270,7 +276,7 @@ class Chains:
         for sweep in range(self.options.sweeps):
             z = self.exact_draw(x)
             final = sweep + 1 == self.options.sweeps
-            x = self.last(z, self.coupling) if final else self.between(z, self.coupling, self.options.path)
+            x = self.last(z, self.coupling) if final else self.between(z, self.coupling)
             yield x
 
     def metropolis(self, x: Tensor) -> Iterator[Tensor]:
