@@ -180,3 +180,34 @@ class OperatorMeasurement(Measurement):
     log_gain = property(_missing)
     log_noise = property(_missing)
     hidden = property(_missing)
+
+
+def as_operator(measurement: Measurement) -> OperatorMeasurement:
+    """A measurement in a basis as one of a general operator, for energies that do not know its Σ: split Gibbs asks about white noise only.
+
+    The data are the coefficients that were measured, [B, m]. Noise that differs between them is made white: h_i ← h_i√(ν/ν_i), ν the least.
+
+    >>> import torch, linverse as lv
+    >>> as_operator(lv.MRI(4, sigma=0.05).measure(torch.rand(1, 1, 32, 32)))
+    OperatorMeasurement(1 of 1×32×32 by data of 416, noise std 0.05)
+    """
+    if isinstance(measurement, OperatorMeasurement):
+        return measurement
+    if measurement.log_gain.shape[0] != 1 or measurement.log_noise.shape[0] != 1:
+        raise ValueError("the measurements of this batch have operators of their own; take them one by one")
+    basis, shape = measurement.template, measurement.shape[1:]
+    seen = measurement.measured[0].expand(shape).flatten().nonzero()[:, 0]
+    noise = measurement.noise[0].expand(shape).flatten()[seen]
+    variance = float(noise.min())
+    white = (variance / noise).sqrt()
+    gain = measurement.gain[0].expand(shape).flatten()[seen] * white
+
+    def forward(x: Tensor) -> Tensor:
+        return gain.to(x) * basis.analysis(x).flatten(1)[:, seen]
+
+    def adjoint(r: Tensor) -> Tensor:
+        z = r.new_zeros(len(r), math.prod(shape)).index_copy(1, seen, gain.to(r) * r)
+        return basis.synthesis(z.unflatten(1, shape))
+
+    raw = measurement.coefficients.flatten(1)[:, seen] * white
+    return OperatorMeasurement(raw, LinearMap(forward, adjoint, measurement.blank()[:1].zero_()), variance)

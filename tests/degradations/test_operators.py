@@ -11,7 +11,7 @@ from torch import Tensor
 
 import linverse as lv
 from linverse import degradations as dg
-from linverse.operator_measurement import LinearMap, OperatorMeasurement
+from linverse.operator_measurement import LinearMap, OperatorMeasurement, as_operator
 from linverse.rng import keyed_generator
 from oracles import matrix_of
 
@@ -204,6 +204,21 @@ def test_refused(name: str) -> None:
     make, message = REFUSED[name]
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_measurement_in_a_basis_as_a_general_operator() -> None:
+    """The same likelihood: precision and pull of every pixel, with noise that differs between coefficients."""
+    scan, shape = dg.MRI(2.5, 0.1, seed=1), (1, 6, 8)
+    seen = scan.measure(
+        torch.rand(2, *shape, generator=keyed_generator("x"), dtype=torch.float64), keyed_generator("v")
+    )
+    general = as_operator(seen)
+    general.linear.check_adjoint()
+    ours, theirs = matrix_of(general.forward, shape), matrix_of(scan.operator, shape)
+    torch.testing.assert_close(ours.mT @ ours / general.variance, theirs.mT @ theirs / 0.01, rtol=0, atol=1e-9)
+    pulled = general.adjoint(general.raw).flatten(1) / general.variance
+    torch.testing.assert_close(pulled, seen.raw.flatten(1) @ theirs / 0.01, rtol=0, atol=1e-9)
+    assert as_operator(general) is general
 
 
 def test_a_measurement_without_a_basis_says_so() -> None:

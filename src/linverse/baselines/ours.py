@@ -18,6 +18,7 @@ from linverse.baselines.interface import NotApplicable, Solution
 from linverse.degradations import Degradation, GaussianBlur
 from linverse.energy import Energy
 from linverse.measurement import Lifted, Measurement
+from linverse.operator_measurement import as_operator
 from linverse.operator_posterior import OperatorPosterior
 from linverse.posterior import Posterior
 from linverse.sampling import (
@@ -54,11 +55,13 @@ def solve(
     finish: Literal["mean", "sample"] = "mean",
     average: int = 1,
     sweeps: int = 20,
+    general: bool = False,
 ) -> Solution:
     """One posterior sample per row: `steps`·(1 + `corrector_steps`) + 1 evaluations, each with its gradient.
 
     An operator that no basis diagonalises is sampled by split Gibbs, with so many exact `sweeps`, 10 steps for each of them, whatever else
-    is said; the `average` then is that of chains over half of their sweeps.
+    is said; the `average` then is that of chains over half of their sweeps. `general` does so with any operator: for a Σ that the energy does
+    not know.
 
     It ends with the mean at the floor, as the paper's does; `finish` = "sample" adds the variance that is left there. The `average` of
     several samples comes close to the posterior mean: the least error, and less detail than any image has.
@@ -66,7 +69,8 @@ def solve(
     if average < 1:
         raise ValueError(f"average is {average}; it takes at least one sample")
     begun = time.perf_counter()
-    posterior = Posterior(model, degradation.from_raw(y_raw), generator)
+    seen = degradation.from_raw(y_raw)
+    posterior = Posterior(model, as_operator(seen) if general else seen, generator)
     if isinstance(posterior, OperatorPosterior):
         drawn = posterior.draw(average, sweeps=sweeps, finish=finish, generator=generator)
         return _finish(drawn, begun, average, drawn.samples if average == 1 else drawn.average)
