@@ -60,8 +60,8 @@ def solve(
     """One posterior sample per row: `steps`·(1 + `corrector_steps`) + 1 evaluations, each with its gradient.
 
     An operator that no basis diagonalises is sampled by split Gibbs, with so many exact `sweeps`, 10 steps for each of them, whatever else
-    is said; the `average` then is that of chains over half of their sweeps. `general` does so with any operator: for a Σ that the energy does
-    not know.
+    is said; the `average` then is that of chains over half of their sweeps. `general` does so with any operator: for a Σ
+    that the energy does not know.
 
     It ends with the mean at the floor, as the paper's does; `finish` = "sample" adds the variance that is left there. The `average` of
     several samples comes close to the posterior mean: the least error, and less detail than any image has.
