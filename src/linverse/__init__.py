@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from linverse.data.reading import read
     from linverse.data.writing import write
     from linverse.degradations import (
+        MRI,
         Blur,
         Box,
         ColouredNoise,
+        Composed,
+        CompressedSensing,
+        Decolorise,
         Defocus,
         Degradation,
         Demosaicing,
@@ -35,10 +39,14 @@ if TYPE_CHECKING:
         GaussianBlur,
         HalfMask,
         Inpainting,
+        LinearOperator,
         MotionBlur,
         PowerLawNoise,
         RandomPixels,
+        Stacked,
         SuperResolution,
+        Tomography,
+        VaryingBlur,
     )
     from linverse.energy import Energy, Evaluation, evaluate
     from linverse.measurement import Measurement
@@ -49,12 +57,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "MRI",
     "BlockDCTCovariance",
     "Blur",
     "Box",
     "ColouredNoise",
+    "Composed",
+    "CompressedSensing",
     "Covariance",
     "DCTCovariance",
+    "Decolorise",
     "Defocus",
     "Degradation",
     "Demosaicing",
@@ -65,6 +77,7 @@ __all__ = [
     "GaussianBlur",
     "HalfMask",
     "Inpainting",
+    "LinearOperator",
     "Measurement",
     "MotionBlur",
     "Picture",
@@ -72,8 +85,11 @@ __all__ = [
     "PowerLawNoise",
     "RandomPixels",
     "SpatialCovariance",
+    "Stacked",
     "SuperResolution",
+    "Tomography",
     "VarianceRange",
+    "VaryingBlur",
     "evaluate",
     "load",
     "plot",
@@ -93,6 +109,13 @@ _HOMES = {
         "VarianceRange",
     ),
     "degradations": (
+        "MRI",
+        "Decolorise",
+        "Composed",
+        "Stacked",
+        "CompressedSensing",
+        "Tomography",
+        "VaryingBlur",
         "Blur",
         "Box",
         "ColouredNoise",
@@ -103,6 +126,7 @@ _HOMES = {
         "GaussianBlur",
         "HalfMask",
         "Inpainting",
+        "LinearOperator",
         "MotionBlur",
         "PowerLawNoise",
         "RandomPixels",

@@ -103,9 +103,17 @@ class Measurement:
         """ν, of the same shape."""
         return self.log_noise.exp()
 
+    def blank(self) -> Tensor:
+        """An empty image for each measurement, [B, C, H, W], in the data's precision and on their device."""
+        return self.coefficients.new_empty(self.shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """|h|x, coefficients of images x: Hx up to an isometry."""
+        return self.gain * self.template.analysis(x)
+
     def residual(self, x: Tensor) -> Tensor:
         """z − |h|x, coefficients of images x: y − Hx up to an isometry, so of the same norm."""
-        return self.coefficients - self.gain * self.template.analysis(x)
+        return self.coefficients - self.forward(x)
 
     def adjoint(self, residual: Tensor) -> Tensor:
         """Images |h|r of coefficients r: Hᵀ(y − Hx) for r = `residual(x)`."""

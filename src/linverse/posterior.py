@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from linverse.degradations.base import describe
 from linverse.energy import Energy, Evaluation, evaluate_in_basis, group_mean, in_precision_of, size_text, takes
 from linverse.measurement import Lifted, Measurement
 from linverse.memory import check_memory
+from linverse.operator_measurement import OperatorMeasurement
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
 from linverse.sampling import Kernel, Path, Predictor, SampleResult, SamplerOptions, sample_in_basis
@@ -49,6 +51,16 @@ def residual(energy: Energy, y: Tensor, cov: Covariance) -> Tensor:
     return energy(y, cov) - gaussian_energy(energy, y, cov)
 
 
+class Drawn(Protocol):
+    """What a sampler hands back."""
+
+    @property
+    def samples(self) -> Tensor: ...
+
+    @property
+    def completed(self) -> bool: ...
+
+
 class Posterior:
     """p(x | measurement) under an energy's prior: what the image most likely was, how sure we are, what else it could have been.
 
@@ -61,6 +73,14 @@ class Posterior:
     >>> post.mean().shape, post.std().shape, post.sample(3, path=10).shape
     (torch.Size([1, 1, 4, 4]), torch.Size([1, 1, 4, 4]), torch.Size([3, 1, 1, 4, 4]))
     """
+
+    def __new__(cls, energy: Energy, measurement: Measurement, *rest: Any, **options: Any) -> Posterior:
+        """For operators that no basis diagonalises, an `OperatorPosterior`."""
+        if isinstance(measurement, OperatorMeasurement) and cls is Posterior:
+            from linverse.operator_posterior import OperatorPosterior
+
+            return super().__new__(OperatorPosterior)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -84,7 +104,7 @@ class Posterior:
                 f"measurement is a {type(measurement).__name__}; make one by a degradation, e.g. "
                 "lv.Denoising(sigma=0.1).from_raw(picture)"
             )
-        _check_fit(energy, measurement)
+        check_fit(energy, measurement)
         self.energy, self.measurement = energy, in_precision_of(energy, measurement)
         self._lifted = self.lift(generator or keyed_generator("lift"), random_fill=False)
         self._excess = energy.range.excess(self._lifted.cov)
@@ -374,7 +394,7 @@ class Posterior:
         self._say_interrupted(drawn, n, "the others are left out")
         return finished
 
-    def _say_interrupted(self, drawn: SampleResult, wanted: int, consequence: str) -> None:
+    def _say_interrupted(self, drawn: Drawn, wanted: int, consequence: str) -> None:
         if not drawn.completed:
             finished = len(drawn.samples) // self.measurement.batch
             warnings.warn(f"interrupted: {finished} of {wanted} samples were finished; {consequence}", stacklevel=3)
@@ -385,7 +405,7 @@ class Posterior:
         return samples[: len(samples) // count * count].unflatten(0, (len(samples) // count, count))
 
 
-def _check_fit(energy: Energy, measurement: Measurement) -> None:
+def check_fit(energy: Energy, measurement: Measurement) -> None:
     """Refuse a measurement of images of another shape than the energy's (None: any)."""
     template = measurement.template
     found = (template.channels, *template.size)

@@ -144,7 +144,7 @@ def settings(solve: Any) -> dict[str, Any]:
 def test_costs_are_those_that_are_counted(row: list[str]) -> None:
     """On a score network where one is wanted, with N = 3 steps."""
     name, steps = row[0].strip("`"), 3
-    counts = {"0": 0, "1": 1, "N": steps, "N + 1": steps + 1, "k·N": 5 * steps}
+    counts = {"0": 0, "1": 1, "N": steps, "N + 1": steps + 1, "k·N": 5 * steps, "≤ 4·(N + 1)": 4 * (steps + 1)}
     promised = [counts[text.strip()] for text in row[-1].split(",")]
     method = METHODS[name]
     network = Denoiser(
@@ -153,7 +153,11 @@ def test_costs_are_those_that_are_counted(row: list[str]) -> None:
     awaken(network, size=0.05)
     model = {"energy": small_energy(), "nothing": None}.get(method.needs, network)
     task = "gauss" if name == "ours-surrogate" else "box"
-    degradation = TASKS[task].build(TASKS[task].defaults((8, 8)))
+    degradation = TASKS[task].build(TASKS[task].defaults((8, 8)), (8, 8))
     given = {"steps": steps} if "steps" in settings(method.solve) else {}
     solution = method.solve(model, degradation, torch.full((1, *SHAPE), 0.5), keyed_generator("cost"), **given)
-    assert [solution.evaluations, solution.gradients] == promised
+    if "≤" in row[-1]:  # conjugate gradients stop where they have converged
+        assert solution.evaluations == promised[0]
+        assert 2 * promised[0] <= solution.gradients <= promised[1]
+    else:
+        assert [solution.evaluations, solution.gradients] == promised

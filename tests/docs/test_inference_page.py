@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "inference.md"
 
 def test_the_snippets_run() -> None:
     snippets = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
-    assert len(snippets) == 5
+    assert len(snippets) == 6
     names: dict[str, object] = {}
     for snippet in snippets:
         exec(compile(snippet, str(PAGE), "exec"), names)

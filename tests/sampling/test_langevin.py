@@ -9,6 +9,7 @@ from problems import DIM, SHAPE, Problem, discrepancy, draw, prior, problem
 from torch import Tensor
 from torch.distributions import Normal
 
+from linverse.operator_measurement import LinearMap, OperatorMeasurement
 from linverse.rng import keyed_generator
 from linverse.sampling import (
     MALA,
@@ -99,10 +100,9 @@ def test_the_ratio_of_float32_chains_is_accurate() -> None:
 
 def operator_target(temperature: float = 1.0) -> tuple[OperatorTarget, Tensor, Law]:
     energy, law = prior(3)
-    matrix = torch.randn(5, DIM, generator=keyed_generator("H"), dtype=torch.float64)
+    matrix = 0.5 * torch.randn(5, DIM, generator=keyed_generator("H"), dtype=torch.float64)
     cov = problem("mask", 3).cov.isotropic(1e-2)
     raw = torch.randn(1, 5, generator=keyed_generator("raw"), dtype=torch.float64)
-    gain = float(torch.linalg.matrix_norm(matrix, 2)) ** 2
 
     def forward(x: Tensor) -> Tensor:
         return x.flatten(1) @ matrix.mT
@@ -110,7 +110,8 @@ def operator_target(temperature: float = 1.0) -> tuple[OperatorTarget, Tensor, L
     def backward(r: Tensor) -> Tensor:
         return (r @ matrix).reshape(-1, *SHAPE)
 
-    target = OperatorTarget(Evaluator(energy, cov), cov, forward, backward, raw, 0.2, gain, temperature)
+    seen = OperatorMeasurement(raw, LinearMap(forward, backward, torch.zeros(1, *SHAPE).double()), 0.2)
+    target = OperatorTarget(Evaluator(energy, cov), cov, seen, temperature)
     blurred = Law(law.log_weights, law.means, law.covariances + 1e-2 * torch.eye(DIM))
     return target, matrix, blurred
 
@@ -118,19 +119,19 @@ def operator_target(temperature: float = 1.0) -> tuple[OperatorTarget, Tensor, L
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_the_operator_targets_gradient_and_ratio(temperature: float) -> None:
     target, matrix, blurred = operator_target(temperature)
-    exact = blurred.posterior(target.raw, matrix, 0.2 * torch.eye(5).double())
+    exact = blurred.posterior(target.seen.raw, matrix, 0.2 * torch.eye(5).double() - 1e-2 * matrix @ matrix.mT)
     a, b = (draw(exact, 5, keyed_generator("pair", i)) for i in range(2))
     a.requires_grad_()
     (gradient,) = torch.autograd.grad((exact.log_density(a) / temperature).sum(), a)
     a = a.detach()
-    torch.testing.assert_close(target.drift(target.evaluate(a)), target.scale.square() * gradient, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(target.drift(target.evaluate(a)), target.scale.square() * gradient, rtol=1e-4, atol=1e-6)
     ratio = target.log_ratio(target.evaluate(a), target.evaluate(b))
-    torch.testing.assert_close(ratio, (exact.log_density(b) - exact.log_density(a)) / temperature, rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(ratio, (exact.log_density(b) - exact.log_density(a)) / temperature, rtol=1e-4, atol=1e-4)
 
 
 def test_mala_on_any_linear_operator_leaves_its_posterior_invariant() -> None:
     target, matrix, blurred = operator_target()
-    exact = blurred.posterior(target.raw, matrix, 0.2 * torch.eye(5).double())
+    exact = blurred.posterior(target.seen.raw, matrix, 0.2 * torch.eye(5).double() - 1e-2 * matrix @ matrix.mT)
     everything = torch.arange(DIM)
     assert after(MALA(4.0), target, exact, everything) < 1
     assert after(ULA(4.0), target, exact, everything) > 1

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from linverse.baselines import daps, diffpir, dps, ours, palette, pigdm, reddiff, trivial
+from linverse.baselines import daps, ddrm, diffpir, dps, mmps, ours, palette, pigdm, reddiff, trivial
 from linverse.baselines.denoisers import Counter, EnergyDenoiser
 from linverse.baselines.interface import ConditionalDenoiser, IsotropicDenoiser, NotApplicable, Solution, Solver
 
@@ -35,6 +35,8 @@ METHODS: dict[str, Method] = {
     "red-diff": Method(reddiff.solve, "score", "RED-Diff: stochastic optimisation to a mode"),
     "daps": Method(daps.solve, "score", "DAPS: decoupled annealing"),
     "diffpir": Method(diffpir.solve, "score", "DiffPIR: plug-and-play with proximal steps"),
+    "ddrm": Method(ddrm.solve, "score", "DDRM: known and unknown coefficients by turns"),
+    "mmps": Method(mmps.solve, "score", "MMPS: moment matching with the denoiser's own covariance"),
     "palette": Method(palette.solve, "palette", "Palette: a conditional diffusion model"),
 }
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from linverse.baselines.denoisers import Counter
-from linverse.baselines.interface import IsotropicDenoiser, Solution
+from linverse.baselines.interface import IsotropicDenoiser, Solution, in_a_basis
 from linverse.baselines.schedule import SIGMA_MAX, geometric_levels, start
 from linverse.degradations import Degradation
 from linverse.measurement import Measurement
@@ -51,9 +51,9 @@ def solve(
     """One sample per row; `steps`·`ode_steps` evaluations (the paper: 250·5 for inpainting, 200·5 for deblurring)."""
     if ode_steps < 1 or langevin_steps < 0:
         raise ValueError(f"ode_steps ≥ 1 and langevin_steps ≥ 0 are needed; got {ode_steps} and {langevin_steps}")
-    seen, network = degradation.from_raw(y_raw), Counter(model)
+    seen, network = in_a_basis(degradation.from_raw(y_raw), "DAPS"), Counter(model)
     levels = geometric_levels(model.range, steps, sigma_max, sigma_min)
-    x = start(model, seen.coefficients, levels[0], generator)
+    x = start(model, seen.blank(), levels[0], generator)
     clean = x
     for now, after in pairwise(levels):
         denoised = flow(network, x, now, ode_steps)

@@ -86,7 +86,7 @@ class Counter:
             return self.model(x, variance)
 
     def mean_and_pull(self, x: Tensor, variance: float) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """x̂, and the function v → (∂x̂/∂x)ᵀv."""
+        """x̂, and the function v → (∂x̂/∂x)ᵀv, which can be asked again and again."""
         self._count()
         with torch.enable_grad():
             leaf = x.detach().requires_grad_()
@@ -94,7 +94,7 @@ class Counter:
 
         def pull(v: Tensor) -> Tensor:
             self.gradients += 1
-            return torch.autograd.grad(out, leaf, v)[0]
+            return torch.autograd.grad(out, leaf, v, retain_graph=True)[0]
 
         return out.detach(), pull
 

@@ -38,7 +38,7 @@ def solve(
         raise ValueError(f"renoise is the share of fresh noise, between 0 and 1; got {renoise}")
     seen, network = degradation.from_raw(y_raw), Counter(model)
     levels = geometric_levels(model.range, steps, sigma_max)
-    x = start(model, seen.coefficients, levels[0], generator)
+    x = start(model, seen.blank(), levels[0], generator)
     for now, after in pairwise(levels):
         clean = seen.proximal(network.mean(x, now), now / weight)
         direction = (x - clean) / math.sqrt(now)

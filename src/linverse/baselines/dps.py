@@ -39,7 +39,7 @@ def solve(
     """One sample per row; `steps` + 1 evaluations and `steps` gradients through the network."""
     seen, network = degradation.from_raw(y_raw), Counter(model)
     levels = geometric_levels(model.range, steps, sigma_max)
-    x = start(model, seen.coefficients, levels[0], generator)
+    x = start(model, seen.blank(), levels[0], generator)
     for now, after in pairwise(levels):
         mean, pull = network.mean_and_pull(x, now)
         residual = seen.residual(mean)

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from linverse.covariance import VarianceRange
 from linverse.degradations import Degradation
+from linverse.measurement import Measurement
+from linverse.operator_measurement import OperatorMeasurement
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,15 @@ class Solution:
 
 class NotApplicable(ValueError):
     """A method that cannot be used on this degradation, or not with this model: it is left out, not broken."""
+
+
+def in_a_basis(measurement: Measurement, method: str) -> Measurement:
+    """The measurement, for methods that work coefficient by coefficient."""
+    if isinstance(measurement, OperatorMeasurement):
+        raise NotApplicable(
+            f"{method} needs an operator that a basis diagonalises; this one is known by Hx and Hᵀr only"
+        )
+    return measurement
 
 
 class Solver(Protocol):

@@ -18,8 +18,20 @@ from linverse.baselines.interface import NotApplicable, Solution
 from linverse.degradations import Degradation, GaussianBlur
 from linverse.energy import Energy
 from linverse.measurement import Lifted, Measurement
+from linverse.operator_measurement import as_operator
+from linverse.operator_posterior import OperatorPosterior
 from linverse.posterior import Posterior
-from linverse.sampling import MALA, Ancestral, Euler, Matched, Predictor, SampleResult, TwoStepAncestral, sample
+from linverse.sampling import (
+    MALA,
+    Ancestral,
+    Euler,
+    Matched,
+    OperatorSamples,
+    Predictor,
+    SampleResult,
+    TwoStepAncestral,
+    sample,
+)
 
 PREDICTORS: dict[str, type[Predictor]] = {
     "two-step": TwoStepAncestral,
@@ -42,8 +54,14 @@ def solve(
     temperature: float = 1.0,
     finish: Literal["mean", "sample"] = "mean",
     average: int = 1,
+    sweeps: int = 20,
+    general: bool = False,
 ) -> Solution:
     """One posterior sample per row: `steps`·(1 + `corrector_steps`) + 1 evaluations, each with its gradient.
+
+    An operator that no basis diagonalises is sampled by split Gibbs, with so many exact `sweeps`, 10 steps for each of them, whatever else
+    is said; the `average` then is that of chains over half of their sweeps. `general` does so with any operator: for a Σ
+    that the energy does not know.
 
     It ends with the mean at the floor, as the paper's does; `finish` = "sample" adds the variance that is left there. The `average` of
     several samples comes close to the posterior mean: the least error, and less detail than any image has.
@@ -51,7 +69,11 @@ def solve(
     if average < 1:
         raise ValueError(f"average is {average}; it takes at least one sample")
     begun = time.perf_counter()
-    posterior = Posterior(model, degradation.from_raw(y_raw), generator, check=False)
+    seen = degradation.from_raw(y_raw)
+    posterior = Posterior(model, as_operator(seen) if general else seen, generator, check=False)
+    if isinstance(posterior, OperatorPosterior):
+        drawn = posterior.draw(average, sweeps=sweeps, finish=finish, generator=generator)
+        return _finish(drawn, begun, average, drawn.samples if average == 1 else drawn.average)
     result = posterior.draw(
         average,
         steps,
@@ -102,9 +124,11 @@ def surrogate_lift(
     return replace(lifted, cov=told.covariance(model.range))
 
 
-def _finish(result: SampleResult, begun: float, average: int = 1) -> Solution:
+def _finish(
+    result: SampleResult | OperatorSamples, begun: float, average: int = 1, images: Tensor | None = None
+) -> Solution:
     if not result.completed:  # the sampler keeps what it has on Ctrl-C; here half a sample is none
         raise KeyboardInterrupt
-    means = result.samples.unflatten(0, (average, -1)).mean(dim=0)
+    means = (result.samples if images is None else images).unflatten(0, (average, -1)).mean(dim=0)
     evaluations = average * result.evaluations
     return Solution(means, evaluations, evaluations, time.perf_counter() - begun)

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from linverse.baselines.interface import ConditionalDenoiser, NotApplicable, Solution
+from linverse.baselines.interface import ConditionalDenoiser, NotApplicable, Solution, in_a_basis
 from linverse.baselines.schedule import SIGMA_MAX, geometric_levels, start, walk
 from linverse.degradations import Degradation
 
@@ -36,12 +36,12 @@ def solve(
 ) -> Solution:
     """One sample per row; `steps` + 1 evaluations."""
     begun = time.perf_counter()
-    seen = degradation.from_raw(y_raw)
+    seen = in_a_basis(degradation.from_raw(y_raw), "Palette")
     condition = degradation.condition(seen)
     _check_channels(model, condition)
     levels = geometric_levels(model.range, steps, sigma_max)
     with torch.no_grad():
-        x = start(model, seen.coefficients, levels[0], generator)
+        x = start(model, seen.blank(), levels[0], generator)
         samples = walk(lambda x, now: model(x, now, condition), x, levels, generator)
     return Solution(samples, len(levels), 0, time.perf_counter() - begun)
 

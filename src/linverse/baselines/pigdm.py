@@ -44,7 +44,7 @@ def solve(
         known = moments(model)
         prior_variance = known[1] if known is not None else 1.0
     levels = geometric_levels(model.range, steps, sigma_max)
-    x = start(model, seen.coefficients, levels[0], generator)
+    x = start(model, seen.blank(), levels[0], generator)
     samples = walk(lambda x, now: guided_mean(network, seen, x, now, prior_variance, weighting), x, levels, generator)
     return network.solution(samples)
 

@@ -11,7 +11,7 @@ import time
 import torch
 from torch import Tensor
 
-from linverse.baselines.interface import Solution
+from linverse.baselines.interface import Solution, in_a_basis
 from linverse.degradations import Degradation
 from linverse.energy import Energy
 from linverse.posterior import Posterior
@@ -37,5 +37,6 @@ def posterior_mean(
     """E[x|y] of an energy: one evaluation and one gradient."""
     begun = time.perf_counter()
     with torch.no_grad():
-        samples = Posterior(model, degradation.from_raw(y_raw), generator, check=False).mean()
+        seen = in_a_basis(degradation.from_raw(y_raw), "the mean in one evaluation")
+        samples = Posterior(model, seen, generator, check=False).mean()
     return Solution(samples, 1, 1, time.perf_counter() - begun)

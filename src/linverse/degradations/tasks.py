@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from linverse.degradations.base import Degradation, Size
 from linverse.degradations.blurs import Defocus, GaussianBlur, MotionBlur
 from linverse.degradations.masks import Box, Demosaicing, HalfMask, RandomPixels
+from linverse.degradations.mri import MRI
 from linverse.degradations.noise import Denoising
 from linverse.degradations.resolution import SuperResolution
+from linverse.degradations.scanners import CompressedSensing, Tomography, patterns_for
 
 Options = dict[str, float]
 
@@ -25,7 +27,7 @@ class Task:
 
     description: str
     defaults: Callable[[Size], Options]
-    build: Callable[[Options], Degradation]
+    build: Callable[[Options, Size], Degradation]
 
 
 def _scaled(pixels: float, reference: int, size: Size) -> int:
@@ -37,51 +39,66 @@ def _odd(number: int) -> int:
 
 
 TASKS: dict[str, Task] = {
-    "denoise": Task("white noise", lambda size: {"sigma": 0.2}, lambda o: Denoising(o["sigma"])),
+    "denoise": Task("white noise", lambda size: {"sigma": 0.2}, lambda o, size: Denoising(o["sigma"])),
     "box": Task(
         "a missing square in the centre",
         lambda size: {"side": _scaled(20, 28, size), "sigma": 1e-3},
-        lambda o: Box(round(o["side"]), o["sigma"]),
+        lambda o, size: Box(round(o["side"]), o["sigma"]),
     ),
     "half": Task(
         "the lower half is missing",
         lambda size: {"depth": size[0] // 2, "sigma": 1e-3},
-        lambda o: HalfMask("bottom", round(o["depth"]), o["sigma"]),
+        lambda o, size: HalfMask("bottom", round(o["depth"]), o["sigma"]),
     ),
     "right-half": Task(
         "the right side is missing (30 of 64 columns, as in the paper)",
         lambda size: {"depth": _scaled(30, 64, size), "sigma": 1e-3},
-        lambda o: HalfMask("right", round(o["depth"]), o["sigma"]),
+        lambda o, size: HalfMask("right", round(o["depth"]), o["sigma"]),
     ),
     "random-pixels": Task(
         "most pixels are missing, at random",
         lambda size: {"missing": 0.7, "sigma": 1e-3, "seed": 0},
-        lambda o: RandomPixels(o["missing"], sigma=o["sigma"], seed=round(o["seed"])),
+        lambda o, size: RandomPixels(o["missing"], sigma=o["sigma"], seed=round(o["seed"])),
     ),
     "gauss": Task(
         "Gaussian blur and noise",
         lambda size: {"std": 0.8, "sigma": 0.01},
-        lambda o: GaussianBlur(o["std"], o["sigma"]),
+        lambda o, size: GaussianBlur(o["std"], o["sigma"]),
     ),
     "motion": Task(
         "camera shake and a little noise",
         lambda size: {"size": _odd(max(3, _scaled(15, 64, size))), "intensity": 0.3, "sigma": 2e-3, "seed": 0},
-        lambda o: MotionBlur(round(o["size"]), o["intensity"], o["sigma"], round(o["seed"])),
+        lambda o, size: MotionBlur(round(o["size"]), o["intensity"], o["sigma"], round(o["seed"])),
     ),
     "defocus": Task(
         "a lens out of focus (a disc) and noise",
         lambda size: {"radius": 2.0, "sigma": 0.01},
-        lambda o: Defocus(o["radius"], o["sigma"]),
+        lambda o, size: Defocus(o["radius"], o["sigma"]),
     ),
     "superres": Task(
         "low resolution: the mean of every factor×factor box",
         lambda size: {"factor": 4, "sigma": 0.01},
-        lambda o: SuperResolution(round(o["factor"]), o["sigma"]),
+        lambda o, size: SuperResolution(round(o["factor"]), o["sigma"]),
     ),
     "demosaic": Task(
         "a Bayer pattern (RGGB): one colour per pixel, and noise",
         lambda size: {"sigma": 0.01},
-        lambda o: Demosaicing("RGGB", o["sigma"]),
+        lambda o, size: Demosaicing("RGGB", o["sigma"]),
+    ),
+    "tomography": Task(
+        "line integrals under so many angles (parallel beam), and noise",
+        lambda size: {"angles": 30, "sigma": 0.05},
+        lambda o, size: Tomography(size, round(o["angles"]), o["sigma"]),
+    ),
+    "projections": Task(
+        "products with random patterns, a share of as many as pixels, and noise",
+        lambda size: {"share": 0.25, "sigma": 0.05, "seed": 0},
+        lambda o, size: CompressedSensing(size, o["share"], o["sigma"], patterns_for(size), round(o["seed"])),
+    ),
+    "mri": Task(
+        "one in so many lines of k-space, and noise",
+        lambda size: {"acceleration": 4, "centre": 0.08, "sigma": 0.05, "seed": 0},
+        lambda o, size: MRI(o["acceleration"], o["sigma"], o["centre"], round(o["seed"])),
     ),
 }
 
@@ -93,7 +110,7 @@ def parse_task(text: str, size: Size, *, sigma: float | None = None) -> Degradat
     >>> parse_task("gauss:std=1.2", (28, 28), sigma=0.05)
     GaussianBlur(std=1.2, sigma=0.05)
     """
-    return TASKS[task_name(text)].build(task_options(text, size, sigma=sigma))
+    return TASKS[task_name(text)].build(task_options(text, size, sigma=sigma), size)
 
 
 def task_name(text: str) -> str:

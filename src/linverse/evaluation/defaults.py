@@ -18,7 +18,7 @@ from linverse.store.hub import bundled, find_model, load_denoiser
 DEFAULT_TASKS = ("box", "gauss", "superres")
 DEFAULT_METHODS = {
     "energy": ("pseudo-inverse", "posterior-mean", "ours"),
-    "score": ("dps", "pigdm", "red-diff", "daps", "diffpir"),
+    "score": ("dps", "pigdm", "red-diff", "daps", "diffpir", "ddrm", "mmps"),
 }
 BUNDLED_PALETTES = {"box": "palette-inpainting", "gauss": "palette-deblurring"}
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from linverse.degradations import Masking
+from linverse.degradations import GeneralOperator, Masking
 from linverse.evaluation.audit import POSTERIOR, PRIOR
 from linverse.evaluation.contenders import TRUTH
 from linverse.evaluation.plan import Plan, Task, Unit
@@ -66,6 +66,10 @@ def draw_grid(plan: Plan, store: EvaluationFolder, task: Task, done: list[str], 
 
 def as_seen(task: Task, raw: Tensor) -> Tensor:
     """Raw data as a person should see them: missing pixels in a colour of their own, not in that of black ones."""
+    if raw.ndim != 4 or isinstance(
+        task.degradation, GeneralOperator
+    ):  # no picture: what can be made of it without a model
+        return task.degradation.from_raw(raw).pseudo_inverse()
     if not isinstance(task.degradation, Masking):
         return raw
     missing = ~task.degradation.mask_for((raw.shape[2], raw.shape[3])).expand(len(raw), -1, -1, -1)

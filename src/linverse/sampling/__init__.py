@@ -1,6 +1,5 @@
 """Samples of p(x | y) along paths through covariance space: predictors, Metropolis correctors, energy-guided schedules."""
 
-from linverse.sampling.annealed import AnnealedResult, sample_operator
 from linverse.sampling.evaluator import Evaluator, Iterate
 from linverse.sampling.guided import MagnitudeStep, MirrorStep, Rule, VarianceStep, freeze
 from linverse.sampling.langevin import MALA, ULA, ChainState, Kernel, KernelInfo, SignalToNoiseULA, warm_up
@@ -8,13 +7,13 @@ from linverse.sampling.paths import Path, autoregressive, clamped, geometric, he
 from linverse.sampling.predictors import Ancestral, Euler, Matched, Predictor, ProbabilityFlowHeun, TwoStepAncestral
 from linverse.sampling.prior import prior_start
 from linverse.sampling.sampler import SampleResult, SamplerOptions, sample, sample_in_basis, tune
+from linverse.sampling.split_gibbs import OperatorSamples, SplitGibbsOptions, sample_operator
 from linverse.sampling.targets import OperatorTarget, PathTarget, Target
 
 __all__ = [
     "MALA",
     "ULA",
     "Ancestral",
-    "AnnealedResult",
     "ChainState",
     "Euler",
     "Evaluator",
@@ -24,6 +23,7 @@ __all__ = [
     "MagnitudeStep",
     "Matched",
     "MirrorStep",
+    "OperatorSamples",
     "OperatorTarget",
     "Path",
     "PathTarget",
@@ -33,6 +33,7 @@ __all__ = [
     "SampleResult",
     "SamplerOptions",
     "SignalToNoiseULA",
+    "SplitGibbsOptions",
     "Target",
     "TwoStepAncestral",
     "VarianceStep",

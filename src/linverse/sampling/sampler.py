@@ -128,7 +128,7 @@ def sample_in_basis(
                 rows = slice(first, first + size)
                 part = (z[rows], cov[rows], schedule[rows])
                 runs.append(Run(energy, *part, predictor, correct, options.temperature, generator))
-                runs[-1].go(_part_of(progress, number, len(starts)))
+                runs[-1].go(part_of(progress, number, len(starts)))
         except KeyboardInterrupt:
             completed = False
         return _gather(runs, schedule, options.finish, completed)
@@ -176,7 +176,7 @@ def tune(
     cov = _prepare(z, cov, "mean")
     schedule = _schedule(energy, z, cov, path, None)
     with torch.no_grad():
-        Run(energy, z, cov, schedule, TwoStepAncestral(), adapt, temperature, generator).go(_part_of(progress, 0, 1))
+        Run(energy, z, cov, schedule, TwoStepAncestral(), adapt, temperature, generator).go(part_of(progress, 0, 1))
     return tuple(kernels[1:])
 
 
@@ -278,6 +278,6 @@ def _corrector(
     return correct
 
 
-def _part_of(progress: Progress, number: int, count: int) -> Report:
+def part_of(progress: Progress, number: int, count: int) -> Report:
     """One chunk's progress as a part of all."""
     return lambda done, total: progress("sampling", number * total + done, count * total)

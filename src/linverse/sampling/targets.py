@@ -6,7 +6,7 @@ Its curvature is at most 1/M with M = λ_t(1−a), a = λ_t/λ_T, and with that 
     M∇log π_t = (1−a)·x̂ + a·y − x.
 Coefficients whose λ has not moved (a = 1) are pinned at y: M = 0 there, and they leave the Gaussian and both proposal densities.
 
-For any linear operator H, diagonal in no basis: π(x) ∝ exp(−U(x, Σ)) N(y_raw; Hx, σ²I).
+For any linear operator H, diagonal in no basis, z = x + ρv has π(z) ∝ exp(−U(z, ρ²I)) N(y_raw; Hz, σ²I − ρ²HHᵀ) if ρ‖H‖ < σ.
 
 A temperature T makes it π^{1/T}, prior and likelihood alike: M ← T·M leaves M∇log π as it is.
 """
@@ -20,8 +20,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from linverse.conjugate_gradients import conjugate_gradients
 from linverse.covariance import Covariance
-from linverse.degradations.operators import Linear
+from linverse.operator_measurement import OperatorMeasurement
 from linverse.sampling.evaluator import Evaluate, Iterate
 
 
@@ -97,46 +98,53 @@ class PathTarget:
 
 @dataclass(frozen=True)
 class OperatorTarget:
-    """exp(−U(x, Σ)) N(y_raw; Hx, `noise`·I), `noise` a variance and `gain` ≥ ‖HᵀH‖, for z the coefficients of x in Σ's basis.
-
-    Σ is the prior's own blur and must be small: exact for x at that floor, and close to the posterior of a clean x if
-    noise ≫ λ·gain.
-    """
+    """exp(−U(z, ρ²I)) N(y_raw; Hz, σ²I − ρ²HHᵀ), `cov` = ρ²I with ρ²‖H‖² < σ²: the law of z = x + ρv given the data (mathematics §14)."""
 
     evaluator: Evaluate
     cov: Covariance
-    operator: Linear
-    adjoint: Linear
-    raw: Tensor
-    noise: float
-    gain: float
+    seen: OperatorMeasurement
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
         _check_temperature(self.temperature)
+        if self._variance * self.seen.linear.gain >= self.seen.variance:
+            raise ValueError(
+                f"ρ²‖H‖² = {self._variance * self.seen.linear.gain:.3g} is not below σ² = {self.seen.variance:.3g}: z then has more "
+                "noise than the data, and no density of its own"
+            )
 
     @property
-    def _preconditioner(self) -> Tensor:
-        """1/(1/λ + ‖H‖²/σ²): no direction is steeper."""
-        log_likelihood = math.log(self.gain / self.noise)
-        return torch.exp(
-            -torch.logaddexp(-self.cov.log_variance, torch.full_like(self.cov.log_variance, log_likelihood))
-        )
+    def _variance(self) -> float:
+        return float(self.cov.log_variance.flatten()[0].exp())
+
+    @property
+    def _preconditioner(self) -> float:
+        """1/(1/ρ² + ‖H‖²/(σ² − ρ²‖H‖²)): no direction is steeper."""
+        gain = self.seen.linear.gain
+        return 1 / (1 / self._variance + gain / (self.seen.variance - self._variance * gain))
 
     @property
     def scale(self) -> Tensor:
-        return (self.temperature * self._preconditioner).sqrt()
+        return torch.full_like(self.cov.log_variance, math.sqrt(self.temperature * self._preconditioner))
 
     def evaluate(self, z: Tensor) -> Iterate:
         return self.evaluator(z, self.cov.log_variance)
 
+    def _weighed(self, residual: Tensor) -> Tensor:
+        """(σ²I − ρ²HHᵀ)⁻¹ r."""
+        linear = self.seen.linear
+
+        def matrix(w: Tensor) -> Tensor:
+            return self.seen.variance * w - self._variance * linear.forward(linear.adjoint(w))
+
+        return conjugate_gradients(matrix, residual, tolerance=1e-6).solution
+
     def drift(self, here: Iterate) -> Tensor:
-        residual = self.raw - self.operator(self.cov.synthesis(here.z))
-        likelihood = self.cov.analysis(self.adjoint(residual)) / self.noise
-        prior = (here.mean - here.z) * torch.exp(-self.cov.log_variance)
-        return self._preconditioner * (prior + likelihood)
+        pull = self.seen.adjoint(self._weighed(self.seen.residual(self.cov.synthesis(here.z))))
+        return self._preconditioner * ((here.mean - here.z) / self._variance + self.cov.analysis(pull))
 
     def log_ratio(self, old: Iterate, new: Iterate) -> Tensor:
-        before, after = (self.operator(self.cov.synthesis(p.z)).double() for p in (old, new))
-        twice = ((after - before) * (2 * self.raw.double() - before - after)).flatten(1).sum(dim=1) / self.noise
-        return (old.energy - new.energy + 0.5 * twice) / self.temperature
+        before, after = (self.seen.residual(self.cov.synthesis(p.z)) for p in (old, new))
+        # a product of differences: squares of the residuals would cancel
+        product = (before - after).double() * self._weighed(before + after).double()
+        return (old.energy - new.energy + 0.5 * product.flatten(1).sum(dim=1)) / self.temperature

@@ -1,0 +1,227 @@
+"""The posterior of a measurement whose operator no basis diagonalises: the same questions, answered by samples (mathematics §14).
+
+One evaluation of an energy says nothing here: mean and std are those of samples, drawn once and kept. The density of an image at the floor,
+    log p(x|y) = −U(x, λ_min I) + log N(y; Hx, σ²I) − log p(y),
+is known up to the evidence log p(y), which has no closed form: `log_prob` and `rank` leave it out, so that images can be compared.
+
+Two things are watched, and a warning says when they are bad: whether the chains of one measurement agree (R-hat), and whether samples
+explain the data as well as the noise allows, ‖y − Hx‖ ≈ σ√m.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+from linverse.covariance import Covariance
+from linverse.energy import Energy, Evaluation, floor_covariance, in_precision_of
+from linverse.measurement import Lifted, Measurement
+from linverse.operator_measurement import OperatorMeasurement
+from linverse.posterior import Posterior, check_fit
+from linverse.progress import Progress, silent
+from linverse.rng import keyed_generator
+from linverse.sampling.run import Finish
+from linverse.sampling.split_gibbs import OperatorSamples, SplitGibbsOptions, sample_operator
+
+SAMPLES = 16  # behind a mean or a std, unless said otherwise
+LARGEST_R_HAT = 2.0  # three quarters of the spread are between chains, not within them: it is that of their starts
+SLACK = 0.1  # how far the residual may be from σ beyond what chance allows
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """Of each measurement, [B]: the largest `r_hat` of what was watched, and the mean `residual` of its samples, ‖y − Hx‖/(σ√m)."""
+
+    r_hat: Tensor
+    residual: Tensor
+
+    def complaints(self, numbers: int) -> list[str]:
+        """What is wrong, in words; `numbers` is m."""
+        found = []
+        if bool((self.r_hat > LARGEST_R_HAT).any()):
+            worst = float(self.r_hat[~self.r_hat.isnan()].max())
+            found.append(
+                f"the chains have not forgotten their starts (R-hat {worst:.2f}; below {LARGEST_R_HAT:g} they have for the most part, "
+                "near 1 altogether): the spread of samples rests on the start. More `sweeps` help"
+            )
+        allowed = SLACK + 5 * math.sqrt(0.5 / numbers)
+        off = (self.residual - 1).abs() > allowed
+        if bool(off.any()):
+            worst = float(self.residual[(self.residual - 1).abs().argmax()])
+            found.append(
+                f"samples miss the data by {worst:.2f}σ where {1 - allowed:.2f} to {1 + allowed:.2f} is expected: is sigma right, "
+                "and is the picture like those that the model knows?"
+            )
+        return found
+
+
+class OperatorPosterior(Posterior):
+    """What `Posterior(energy, measurement)` is for a measurement by a `LinearOperator` and its kin."""
+
+    measurement: OperatorMeasurement
+
+    def __init__(
+        self,
+        energy: Energy,
+        measurement: Measurement,
+        generator: torch.Generator | None = None,
+        *,
+        check: bool = True,
+    ) -> None:
+        """As `Posterior`; `check` has nothing to do here, where no Σ is known: `convergence` tells what to trust."""
+        assert isinstance(measurement, OperatorMeasurement)
+        check_fit(energy, measurement)
+        self.energy, self.measurement = energy, in_precision_of(energy, measurement)
+        self._generator = generator
+        self._kept: OperatorSamples | None = None
+        self.convergence: Convergence | None = None
+
+    # --- samples -------------------------------------------------------------------------------------------------------------
+
+    def draw(  # type: ignore[override]
+        self,
+        n: int,
+        path: int = 10,
+        *,
+        levels: int = 100,
+        sweeps: int = 20,
+        metropolis: bool = False,
+        finish: Finish = "mean",
+        generator: torch.Generator | None = None,
+        progress: Progress = silent,
+        chunk: int | None = None,
+    ) -> OperatorSamples:
+        """n posterior samples of each measurement with all that the sampler reports; rows are sample-major: [n·B, C, H, W].
+
+        `levels` bring the chains from noise to the data, `sweeps` then leave the posterior invariant: more of them, and steps of each
+        `path`, cost proportionally more and come as close to it as you like. `metropolis` takes the exact density of the noisy image for
+        the sweeps. `convergence` holds R-hat and residuals of the last draw; bad ones are warned of.
+        """
+        if n < 1:
+            raise ValueError(f"the number of samples is at least 1; got {n}")
+        rows = self.measurement[torch.arange(self.measurement.batch).repeat(n)]
+        options = SplitGibbsOptions(levels, sweeps, path, metropolis, finish, chunk)
+        drawn = sample_operator(self.energy, rows, options, generator=generator, progress=progress)
+        self._judge(drawn)
+        return drawn
+
+    def _judge(self, drawn: OperatorSamples) -> None:
+        count = self.measurement.batch
+        whole = len(drawn.samples) // count * count
+        if not whole:
+            return
+        residual = drawn.residual[:whole].unflatten(0, (-1, count)).square().mean(dim=0).sqrt()
+        self.convergence = Convergence(drawn.r_hat(count), residual)
+        for complaint in self.convergence.complaints(self.measurement.numbers):
+            warnings.warn(complaint, stacklevel=4)
+
+    def sample(  # type: ignore[override]
+        self,
+        n: int,
+        path: int = 10,
+        *,
+        levels: int = 100,
+        sweeps: int = 20,
+        metropolis: bool = False,
+        finish: Finish = "mean",
+        generator: torch.Generator | None = None,
+        progress: Progress = silent,
+        chunk: int | None = None,
+    ) -> Tensor:
+        """n posterior samples of each measurement, [n, B, C, H, W]; options as in `draw`.
+
+        Ctrl-C gives those that were finished, with a warning that says how many.
+        """
+        drawn = self.draw(
+            n,
+            path,
+            levels=levels,
+            sweeps=sweeps,
+            metropolis=metropolis,
+            finish=finish,
+            generator=generator,
+            progress=progress,
+            chunk=chunk,
+        )
+        finished = self._by_measurement(drawn.samples)
+        if len(finished) == 0:
+            raise KeyboardInterrupt("interrupted before a sample was finished (fewer at a time: `chunk`)")
+        self._say_interrupted(drawn, n, "the others are left out")
+        return finished
+
+    def _several(
+        self, samples: int, generator: torch.Generator | None, progress: Progress, chunk: int | None
+    ) -> OperatorSamples:
+        """At least so many samples; those of an earlier question are kept."""
+        if samples < 2:
+            raise ValueError(f"a mean or a spread takes at least 2 samples; got {samples}")
+        count = self.measurement.batch
+        if self._kept is None or len(self._kept.samples) < samples * count:
+            stream = generator or self._generator or keyed_generator("operator samples")
+            self._kept = self.draw(samples, generator=stream, progress=progress, chunk=chunk)
+        if len(self._by_measurement(self._kept.samples)) < 2:
+            raise KeyboardInterrupt("interrupted before two samples were finished")
+        self._say_interrupted(self._kept, samples, "the answer is theirs")
+        return self._kept
+
+    def mean(
+        self,
+        samples: int = SAMPLES,
+        *,
+        generator: torch.Generator | None = None,
+        progress: Progress = silent,
+        chunk: int | None = None,
+    ) -> Tensor:
+        """E[x|y], [B, C, H, W]: the mean of so many chains, each averaged over the second half of its sweeps; its error is below std/√n."""
+        return self._by_measurement(self._several(samples, generator, progress, chunk).average).mean(dim=0)
+
+    def std(  # type: ignore[override]
+        self,
+        samples: int | None = SAMPLES,
+        *,
+        generator: torch.Generator | None = None,
+        progress: Progress = silent,
+        chunk: int | None = None,
+    ) -> Tensor:
+        """How sure we are of every pixel: the spread of samples, [B, C, H, W]; the same samples as those of `mean`."""
+        return self._by_measurement(self._several(samples or SAMPLES, generator, progress, chunk).samples).std(dim=0)
+
+    # --- densities -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def covariance(self) -> Covariance:
+        """λ_min I: that of the images whose density is known."""
+        return floor_covariance(self.energy, self.measurement.raw.new_empty(self.measurement.shape))
+
+    def _warn_once(self) -> None:
+        """There is no Σ that could lie outside of what the energy knows."""
+
+    def _log_density(self, x: Tensor, rows: Tensor, noise: Tensor | None) -> Tensor:
+        """log p(x|y) + log p(y), nats."""
+        if noise is not None:
+            x = x + noise[rows]
+        seen = self.measurement[rows]
+        squared = seen.normalised_residual(x).square() + math.log(2 * math.pi * seen.variance)
+        return -0.5 * seen.numbers * squared - self.energy(x, self.covariance.expand(len(x)))
+
+    # --- what one evaluation cannot say ----------------------------------------------------------------------------------------
+
+    def _without_a_basis(self, what: str) -> NoReturn:
+        raise TypeError(f"{what}: no basis diagonalises this operator. There are sample, mean, std, log_prob and rank")
+
+    def lift(self, generator: torch.Generator | None = None, *, random_fill: bool = True) -> Lifted:
+        self._without_a_basis("the data are no noisy image with a Σ of ours")
+
+    def evaluate(self) -> Evaluation:
+        self._without_a_basis("there is no one-shot answer")
+
+    def coefficient_std(self) -> Tensor:
+        self._without_a_basis("there are no coefficients")
+
+    def evidence(self) -> Tensor:
+        self._without_a_basis("the evidence has no closed form")
