@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from linverse.report.restoration import plot
     from linverse.store.hub import load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BlockDCTCovariance",
@@ -126,6 +126,7 @@ _MODULES = (
     "blind",
     "data",
     "information",
+    "interop",
     "metrics",
     "sampling",
     "typicality",

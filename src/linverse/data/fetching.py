@@ -87,7 +87,7 @@ def _holder(tree: Path, package: Package) -> Path:
 def _find_digits(report: Report) -> Path:
     place = digits_location()
     if place is None:
-        raise FetchError("digits come with scikit-learn, which is not installed: pip install scikit-learn")
+        raise FetchError("digits come with scikit-learn, which is not installed: pip install 'linverse[train]'")
     report(f"digits: come with scikit-learn ({place})")
     return place
 

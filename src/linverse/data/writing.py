@@ -14,6 +14,7 @@ from torch import Tensor
 from linverse.data.deep_png import encode_deep
 from linverse.data.picture import Picture
 from linverse.data.reading import PathLike, shown
+from linverse.extras import require
 from linverse.files import write_whole
 
 DEPTHS = (8, 16)
@@ -77,8 +78,7 @@ def _png(values: Levels) -> bytes:
 
 
 def _tiff(values: Levels, has_alpha: bool) -> bytes:
-    import tifffile
-
+    tifffile = require("tifffile", "science")
     buffer = BytesIO()
     tifffile.imwrite(
         buffer,
