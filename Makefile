@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup test check demo bench docs clean format
+.PHONY: setup test test-all check demo bench docs dist clean format
 
 setup: $(STAMP)
 
@@ -20,6 +20,18 @@ $(STAMP): pyproject.toml constraints.txt
 
 test: setup check-static
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+# with deepinv and azula, which live in an environment of their own on top of the first: `make test` stays without them
+INTEROP := .venv-interop
+$(INTEROP)/.installed: $(STAMP)
+	@test -x $(INTEROP)/bin/python || $(PYTHON) -m venv $(INTEROP)
+	@$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > \
+		$$($(INTEROP)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/linverse-base.pth
+	$(INTEROP)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[interop]'
+	@touch $@
+
+test-all: check-static $(INTEROP)/.installed
+	OMP_NUM_THREADS=1 $(INTEROP)/bin/python -m pytest -n auto
 
 check: setup check-static
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow"
@@ -44,5 +56,19 @@ bench: setup
 docs: setup
 	@ls docs/*.md
 
+# wheel and source archive in dist/, checked; the wheel installed into an empty environment, asked for the demo, and removed again
+dist: setup
+	rm -rf dist build/empty
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt build twine
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	test $$(wc -c < dist/*.whl) -le 30000000
+	$(PYTHON) -m venv build/empty
+	build/empty/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	build/empty/bin/linverse demo --no-show --out build/empty/demo
+	build/empty/bin/pip uninstall --quiet --yes linverse
+	test ! -e build/empty/bin/linverse
+	test -z "$$(find build/empty -path '*site-packages/linverse*')"
+
 clean:
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(INTEROP) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
