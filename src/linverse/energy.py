@@ -11,12 +11,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from linverse.covariance import Covariance, VarianceRange, identity
+from linverse.degradations.base import ImageLike, as_tensor, describe
+from linverse.measurement import Measurement
 
 Shape = tuple[int, int | None, int | None]
 
@@ -103,7 +105,9 @@ class SelfEvaluating(Protocol):
 
 
 def check_shapes(energy: Energy, y: Tensor, cov: Covariance) -> None:
-    """Refuse (y, Σ) of a wrong shape."""
+    """Refuse (y, Σ) of a wrong shape, and a Σ that is none."""
+    if cov.batch == 0 or bool(cov.log_variance.isnan().any()):
+        raise ValueError("the covariance is empty, or some of its variances are NaN")
     if not takes(energy.shape, (cov.channels, *cov.size)):
         raise ValueError(
             f"the covariance is for {cov.channels}×{cov.size[0]}×{cov.size[1]} images; the energy takes {size_text(energy.shape)}"
@@ -129,7 +133,32 @@ def check_pair(energy: Energy, y: Tensor, cov: Covariance) -> None:
         warnings.warn(f"Σ has {excess}: the answer is an extrapolation", stacklevel=3)
 
 
-def evaluate(energy: Energy, y: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
+Movable = TypeVar("Movable", Tensor, Covariance, Measurement)
+
+
+def in_precision_of(energy: Energy, data: Movable) -> Movable:
+    """The data in the precision and on the device of a network's weights; as they are for exact energies, which take any."""
+    weights = next(energy.parameters(), None) if isinstance(energy, nn.Module) else None
+    return data if weights is None else data.to(weights.dtype).to(weights.device)
+
+
+def checked_images(energy: Energy, x: ImageLike, name: str = "image") -> Tensor:
+    """Images that an energy can be asked about, in its precision: a tensor, an array or lists, [batch ≥ 1, C, H, W], finite."""
+    if not callable(energy) or not hasattr(energy, "shape"):
+        raise TypeError(
+            f"energy is {describe(energy)}; load one with lv.load, or build an exact one of linverse.analytic"
+        )
+    images = as_tensor(x, name)
+    if images.ndim != 4 or images.numel() == 0:
+        raise ValueError(
+            f"{name} has shape {tuple(images.shape)}; it must be [batch, channels, height, width], at least one"
+        )
+    if not bool(torch.isfinite(images).all()):
+        raise ValueError(f"{name} has {int((~torch.isfinite(images)).sum())} NaN or infinite pixels")
+    return in_precision_of(energy, images)
+
+
+def evaluate(energy: Energy, y: ImageLike, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
     """All that one call of the energy tells: U, its score ∇_yU, the covariance score κ, E[x|y] and Var[x|y].
 
     y [B, C, H, W] is a noisy image and Σ the covariance of its noise (one for each image, or one for all). The derivatives come from a
@@ -147,9 +176,10 @@ def evaluate(energy: Energy, y: Tensor, cov: Covariance, *, create_graph: bool =
     Differentiates the given y and log λ where they require grad, else fresh leaves. With `create_graph` the result can be
     differentiated again (training).
     """
-    check_pair(energy, y, cov)
-    y, cov = matched(y, cov)
-    return evaluate_in_basis(energy, cov.analysis(y), cov, create_graph=create_graph)
+    image, cov = checked_images(energy, y), in_precision_of(energy, cov)
+    check_pair(energy, image, cov)
+    image, cov = matched(image, cov)
+    return evaluate_in_basis(energy, cov.analysis(image), cov, create_graph=create_graph)
 
 
 def evaluate_in_basis(energy: Energy, z: Tensor, cov: Covariance, *, create_graph: bool = False) -> Evaluation:
@@ -231,7 +261,7 @@ def floor_covariance(energy: Energy, like: Tensor | None = None) -> Covariance:
 
 
 @torch.no_grad()
-def log_prob(energy: Energy, x: Tensor, *, chunk: int = 128) -> Tensor:
+def log_prob(energy: Energy, x: ImageLike, *, chunk: int = 128) -> Tensor:
     """How probable are these images? log p(x), [B], nats, of images at the floor: −U(x, λ_min·I), the density of x + N(0, λ_min).
 
     A clean image has no density of its own: add noise of variance λ_min first (the same to all that are compared; `score_images` does).
@@ -242,6 +272,7 @@ def log_prob(energy: Energy, x: Tensor, *, chunk: int = 128) -> Tensor:
     >>> log_prob(prior, torch.zeros(1, 1, 2, 2))  # −½ log 2π for each of four pixels
     tensor([-3.6758], dtype=torch.float64)
     """
-    cov = floor_covariance(energy, x)
-    check_shapes(energy, x, cov)
-    return torch.cat([-energy(part, cov.expand(len(part))) for part in x.split(chunk)])
+    images = checked_images(energy, x)
+    cov = floor_covariance(energy, images)
+    check_shapes(energy, images, cov)
+    return torch.cat([-energy(part, cov.expand(len(part))) for part in images.split(chunk)])

@@ -14,15 +14,16 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from linverse.covariance import Covariance
 from linverse.degradations import ImageLike, as_tensor
-from linverse.energy import Energy, Evaluation, evaluate_in_basis, size_text, takes
+from linverse.degradations.base import describe
+from linverse.energy import Energy, Evaluation, evaluate_in_basis, in_precision_of, size_text, takes
 from linverse.measurement import Lifted, Measurement
+from linverse.memory import check_memory
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
 from linverse.sampling import Kernel, Path, Predictor, SampleResult, SamplerOptions, sample_in_basis
@@ -59,6 +60,10 @@ class Posterior:
 
     def __init__(self, energy: Energy, measurement: Measurement, generator: torch.Generator | None = None) -> None:
         """The generator draws the little noise that lifts variances to λ_min; without one the result is reproducible."""
+        if not callable(energy) or not hasattr(energy, "range"):
+            raise TypeError(
+                f"energy is {describe(energy)}; load one with lv.load, or build an exact one of linverse.analytic"
+            )
         if not isinstance(measurement, Measurement):
             raise TypeError(
                 f"measurement is a {type(measurement).__name__}; make one by a degradation, e.g. "
@@ -260,6 +265,8 @@ class Posterior:
         """
         if n < 1:
             raise ValueError(f"the number of samples is at least 1; got {n}")
+        size = self._lifted.coefficients.numel() * self._lifted.coefficients.element_size()
+        check_memory(6 * n * size, f"drawing {n:,} samples", "draw them in several parts")
         self._warn_once()
         z, cov = self._redrawn(torch.arange(self.measurement.batch).repeat(n), generator)
         options = SamplerOptions(path, predictor, corrector, corrector_steps, temperature, floor, finish, chunk)
@@ -334,15 +341,6 @@ def _check_fit(energy: Energy, measurement: Measurement) -> None:
     if not takes(energy.shape, found):
         taken = size_text(energy.shape)
         raise ValueError(f"the measurement is of {'×'.join(map(str, found))} images; the model takes {taken} images")
-
-
-Movable = TypeVar("Movable", Tensor, Measurement)
-
-
-def in_precision_of(energy: Energy, data: Movable) -> Movable:
-    """The data in the precision and on the device of a network's weights; as they are for exact energies, which take any."""
-    weights = next(energy.parameters(), None) if isinstance(energy, nn.Module) else None
-    return data if weights is None else data.to(weights.dtype).to(weights.device)
 
 
 UNITS = ("nats", "bits/dim", "dB/dim")

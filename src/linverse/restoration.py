@@ -136,6 +136,10 @@ def restore(
 def one_shot(posterior: Posterior, truth: Tensor | None = None) -> Restoration:
     """What a single evaluation tells about one measurement, and how it compares with the held-out images that the model carries."""
     cov, energy = posterior.covariance, posterior.energy
+    if cov.batch != 1:
+        raise ValueError(
+            f"a restoration is of one measurement; got {cov.batch}: take them one by one, measurement[i : i + 1]"
+        )
     free = int((cov.log_variance > math.log(energy.range.minimum) + 1e-4).sum()) * cov.multiplicity
     by_pixel = cov.basis == "spatial" or posterior.evaluate().pixel_variance is not None
     source = "one-shot" if by_pixel else "one-shot, diagonal approximation"

@@ -22,7 +22,18 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
-from linverse.energy import Energy, check_pair, evaluate, floor_covariance, group_mean, log_prob, matched
+from linverse.degradations import ImageLike
+from linverse.energy import (
+    Energy,
+    check_pair,
+    check_shapes,
+    checked_images,
+    evaluate,
+    floor_covariance,
+    group_mean,
+    log_prob,
+    matched,
+)
 from linverse.measurement import Measurement
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
@@ -247,8 +258,10 @@ class Scores:
         return f"Scores({len(self.log_density)} images, log p from {low} to {high} nats)"
 
 
-def score_images(energy: Energy, x: Tensor, *, seed: int = 0, chunk: int = 32, progress: Progress = silent) -> Scores:
-    """How probable are images x [n, C, H, W], and are they like what the model knows? What `linverse score` prints.
+def score_images(
+    energy: Energy, images: ImageLike, *, seed: int = 0, chunk: int = 32, progress: Progress = silent
+) -> Scores:
+    """How probable are images [n, C, H, W], and are they like what the model knows? What `linverse score` prints.
 
     log p(x + N(0, λ_min)) with the same noise on all: what differs is then the images. A model that carries held-out images compares with
     theirs. Ctrl-C leaves the scores of those that were done.
@@ -262,7 +275,9 @@ def score_images(energy: Energy, x: Tensor, *, seed: int = 0, chunk: int = 32, p
     >>> scores.typicality.unusual()  # a boot is typical of garments, its negative is not
     tensor([False,  True])
     """
+    x = checked_images(energy, images)
     cov = floor_covariance(energy, x)
+    check_shapes(energy, x, cov)
     noise = cov.colour(normal_like(x[:1], keyed_generator(seed, "score")))
     values: list[Tensor] = []
     try:

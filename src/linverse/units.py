@@ -12,8 +12,17 @@ from torch import Tensor
 DECIBELS_PER_NAT = 10.0 / math.log(10.0)
 
 
+def check_number(name: str, value: object, *, whole: bool = False) -> None:
+    """Refuse what is no single number: a word, a list, None, a tensor of several."""
+    kinds = (int,) if whole else (int, float)
+    single = value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value
+    if not isinstance(single, kinds) or isinstance(single, bool):
+        raise TypeError(f"{name} is a {'whole ' if whole else ''}number; got {value!r:.60}")
+
+
 def variance_from_sigma(sigma: float) -> float:
     """σ → σ², refusing what is not a standard deviation."""
+    check_number("sigma", sigma)
     if not (math.isfinite(sigma) and sigma >= 0):
         raise ValueError(f"sigma is a standard deviation and must be finite and ≥ 0; got {sigma}")
     return sigma * sigma

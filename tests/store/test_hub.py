@@ -26,13 +26,13 @@ from linverse.files.saving import (
     REFERENCE,
     WEIGHTS,
     ModelFileError,
-    write_manifest,
 )
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.store import hub
 from linverse.store.card import card_of
 from linverse.store.references import references_of
+from small import write_manifest
 from tiny import BACKBONE, awaken, noisy_pair, pretend_hub
 
 

@@ -13,12 +13,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from linverse.data.digits import load_digits
-from linverse.files.saving import MANIFEST, REFERENCE, ModelFileError, write_manifest
+from linverse.files.saving import MANIFEST, REFERENCE, ModelFileError
 from linverse.models.energies.learned import LearnedEnergy
 from linverse.store import hub
 from linverse.store.references import FEWEST, MOST_BYTES, References, references_of
 from linverse.training.finish import finish
 from linverse.training.loop import Trainer
+from small import write_manifest
 from tiny import Pictures, pretend_hub, tiny_config, tiny_energy
 
 SHAPE = (1, 8, 8)

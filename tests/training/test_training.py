@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import random
 import resource
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from linverse.data import load_images
+from linverse.files.lock import FolderInUse, FolderLock
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.rng import keyed_generator
@@ -37,6 +39,9 @@ from linverse.training.muon import orthogonalised
 from linverse.training.presets import PRESETS
 from linverse.training.preview import Preview, preview
 from linverse.training.progress import Reporter
+from linverse.training.run import run as run_training
+from linverse.training.run import start
+from linverse.training.sources import fingerprint
 from tiny import BACKBONE, DIGITS_FLAGS, Pictures, digits_config, tiny_config
 
 
@@ -217,6 +222,40 @@ def test_a_truncated_state_falls_back_to_the_one_before(tmp_path: Path, share: f
         read_state(tmp_path)
 
 
+def test_no_flipped_byte_is_ever_taken_for_a_state(tmp_path: Path) -> None:
+    """Ten at random and one in every part of the file: always the state before, with a word."""
+    for step in (1, 2):
+        write_state(tmp_path, state_at(step))
+    newest = tmp_path / STATE
+    content = newest.read_bytes()
+    generator = random.Random(0)
+    for place in (0, 30, 60, 100, len(content) - 1, *(generator.randrange(len(content)) for _ in range(10))):
+        newest.write_bytes(content[:place] + bytes([content[place] ^ (1 << place % 8)]) + content[place + 1 :])
+        with pytest.warns(UserWarning, match="going on from step 1 .* because of .*state.pt"):
+            back = read_state(tmp_path)
+        assert back is not None
+        assert back.step == 1
+    write_state(tmp_path, state_at(3))  # the damaged one does not take the place of the good one
+    newest.unlink()
+    back = read_state(tmp_path)
+    assert back is not None
+    assert back.step == 1
+
+
+def test_a_state_of_an_earlier_version_is_read_with_a_word(tmp_path: Path) -> None:
+    state = {key: value for key, value in vars(state_at(4)).items() if key != "data"}
+    torch.save(state, tmp_path / STATE)
+    with pytest.warns(UserWarning, match="earlier version, without a hash"):
+        back = read_state(tmp_path)
+    assert back is not None
+    assert (back.step, back.data) == (4, "")
+    write_state(tmp_path, state_at(5))
+    newest = read_state(tmp_path)
+    assert newest is not None
+    assert newest.step == 5
+    assert (tmp_path / PREVIOUS).exists()
+
+
 class _Bomb:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return (os.mkdir, ("exploded",))
@@ -337,6 +376,68 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=f"holds a run with another {name}.*--out"):
             make_trainer(tmp_path, config)
     make_trainer(tmp_path, tiny_config(steps=99, evaluate_every=7))  # going on for longer is fine
+
+
+def test_a_run_does_not_go_on_with_other_images_unasked(tmp_path: Path) -> None:
+    config, images = tiny_config(), Pictures(seed=3)
+    make_trainer(tmp_path, config, images).save()
+    with pytest.raises(ValueError, match=r"training images of pictures are not those .* --other-data"):
+        make_trainer(tmp_path, config, replace(images, seed=4))
+    again = make_trainer(tmp_path, config, images)
+    goes_on = Trainer(config, replace(images, seed=4), again.held_out, tmp_path, other_data=True)
+    assert goes_on.data != again.data
+    old = read_state(tmp_path)
+    assert old is not None
+    write_state(tmp_path, replace(old, data=""))  # of an earlier version, which did not know its images
+    make_trainer(tmp_path, config, replace(images, seed=4))
+
+
+def test_a_set_knows_its_pixels() -> None:
+    images = load_images("digits", "test")
+    assert images.digest == load_images("digits", "test").digest == fingerprint(images)
+    changed = replace(images, images=images.images.clone())
+    changed.images[7, 0, 3, 3] ^= 1
+    assert changed.digest != images.digest
+    assert images.subset(range(10)).digest != images.digest
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
+    config = digits_config(1)
+    with start(config, tmp_path), pytest.raises(RuntimeError, match=rf"process {os.getpid()} on .* is at work in"):
+        run_training(config, tmp_path, tensorboard=False)
+    with start(config, tmp_path) as trainer:  # it was released
+        assert trainer.step == 0
+
+
+def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from linverse.files.lock import FolderLock; lock = FolderLock(Path(sys.argv[1]))"
+    code += "; print('held', flush=True); import time; time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    with pytest.raises(FolderInUse, match=f"process {process.pid}"):
+        FolderLock(tmp_path)
+    process.kill()
+    process.communicate()
+    FolderLock(tmp_path).release()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_closed_terminal_saves_as_sigterm_does(tmp_path: Path, number: signal.Signals) -> None:
+    trainer = make_trainer(tmp_path)
+    with StopRequest() as stop:
+        os.kill(os.getpid(), number)
+        assert stop.requested
+        os.kill(os.getpid(), signal.SIGHUP)  # a closing terminal sends two
+        run(trainer, stop)
+    assert trainer.step == 0
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)  # nohup means it
+            assert not stop.requested
+    finally:
+        signal.signal(signal.SIGHUP, ignored)
 
 
 def test_a_signal_ends_a_run_between_two_steps(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ from torch import Tensor
 from linverse.blind.families import Family, Parameters
 from linverse.covariance import identity
 from linverse.degradations import ImageLike, as_tensor
-from linverse.energy import Energy, check_pair, evaluate, evaluate_in_basis, size_text, takes
-from linverse.posterior import in_precision_of
+from linverse.energy import Energy, check_pair, evaluate, evaluate_in_basis, in_precision_of, size_text, takes
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
 

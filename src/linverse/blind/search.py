@@ -24,6 +24,7 @@ from linverse.rng import normal_like
 NEGLIGIBLE = 12.0  # nats below the maximum
 ENOUGH = 6  # grid points within one nat or so of the maximum: the posterior is resolved
 ROUNDS = 4
+MOST_POINTS = 10_000  # of one axis
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,9 @@ class Axis:
             )
         if self.count < 3:
             raise ValueError(f"a grid needs at least 3 points; got {self.count}")
+        points = self.high - self.low + 1 if self.spacing == "whole" else self.count
+        if points > MOST_POINTS:
+            raise ValueError(f"a grid of {self.name} has at most {MOST_POINTS:,} points; got {points:,.0f}")
 
     def values(self) -> Tensor:
         """[n], as a person reads them."""

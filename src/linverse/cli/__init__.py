@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+
+from linverse.cli.streams import patient_streams
 
 COMMANDS = {
     "demo": "one model, every question: a picture in less than a minute",
@@ -36,24 +39,55 @@ def usage() -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `linverse` script."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] in ("-h", "--help"):
+    name = arguments[0] if arguments else "--help"
+    with patient_streams(shown(name)):
+        try:
+            run(name, arguments[1:])
+        except KeyboardInterrupt:
+            say(f"\nlinverse {shown(name)}: interrupted")
+            raise SystemExit(130) from None
+        except MemoryError as error:
+            say(f"linverse {name}: there is not enough memory for this{f': {error}' if str(error) else ''}")
+            raise SystemExit(1) from error
+        except (ValueError, OSError, RuntimeError, FloatingPointError, ImportError) as error:
+            say(f"linverse {name}: {error or type(error).__name__}")
+            raise SystemExit(1) from error
+        except Exception as error:
+            say(f"linverse {name}: {unexpected(error)}")
+            raise SystemExit(70) from error
+
+
+def run(name: str, rest: list[str]) -> None:
+    """One command with its options."""
+    if name in ("-h", "--help"):
         print(usage())
-        return
-    if arguments[0] == "--version":
+    elif name == "--version":
         from linverse import __version__
 
         print(f"linverse {__version__}")
-        return
-    name, *rest = arguments
-    if name not in COMMANDS:
-        print(f"linverse: there is no command {name!r}\n\n{usage()}", file=sys.stderr)
+    elif name not in COMMANDS:
+        say(f"linverse: there is no command {shown(name)!r}\n\n{usage()}")
         raise SystemExit(2)
-    module = importlib.import_module(f"linverse.cli.{name.replace('-', '_')}")
-    try:
-        module.main(rest)
-    except KeyboardInterrupt:
-        print(f"\nlinverse {name}: interrupted", file=sys.stderr)
-        raise SystemExit(130) from None
-    except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
-        print(f"linverse {name}: {error}", file=sys.stderr)
-        raise SystemExit(1) from error
+    else:
+        importlib.import_module(f"linverse.cli.{name.replace('-', '_')}").main(rest)
+
+
+def say(text: str) -> None:
+    """A line on stderr."""
+    print(shown(text), file=sys.stderr)
+
+
+def shown(text: str) -> str:
+    """Words that can be printed, also where a file's name is no text."""
+    return text.encode("utf-8", errors="replace").decode()
+
+
+def unexpected(error: Exception) -> str:
+    """A mistake of ours, in one line; all of it where it is asked for."""
+    if os.environ.get("LINVERSE_TRACEBACK"):
+        import traceback
+
+        return "".join(traceback.format_exception(error))
+    return (
+        f"a mistake in linverse ({type(error).__name__}: {error}); LINVERSE_TRACEBACK=1 shows where, please report it"
+    )

@@ -21,6 +21,7 @@ examples:
   linverse demo
   linverse demo --out somewhere --seed 1
 """
+MOST_SAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def main(arguments: list[str]) -> None:
     options = tyro.cli(DemoOptions, args=arguments, prog="linverse demo", description=HELP)
     if options.samples < 1 or options.steps < 1:
         raise ValueError(f"--samples and --steps are at least 1; got {options.samples} and {options.steps}")
+    if options.samples > MOST_SAMPLES:
+        raise ValueError(f"--samples is at most {MOST_SAMPLES}; got {options.samples}")
     console = Console()
     with plain_warnings(console):
         run(options, console)

@@ -35,6 +35,7 @@ examples:
 tasks: denoise, box, half, right-half, random-pixels, gauss, motion, defocus, superres, demosaic;
 options follow a colon: gauss:std=1,sigma=0.02
 """
+MOST_SAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,10 @@ def check(options: RestoreOptions) -> None:
         raise ValueError(f"say how the picture was degraded by --task NAME or by --mask FILE; got {both}")
     if options.samples < 0 or options.steps < 1:
         raise ValueError(f"--samples is at least 0 and --steps at least 1; got {options.samples} and {options.steps}")
+    if options.samples > MOST_SAMPLES:
+        raise ValueError(
+            f"--samples is at most {MOST_SAMPLES}, a picture each; got {options.samples}. The library draws more"
+        )
     for path in filter(None, (options.image, options.mask)):
         if not path.is_file():
             raise ValueError(f"{path} {'is a folder, not an image' if path.is_dir() else 'does not exist'}")

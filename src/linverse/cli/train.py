@@ -12,6 +12,7 @@ from rich.console import Console
 
 from linverse.data import load_images
 from linverse.report.card import show_self_test
+from linverse.report.console import note, plain_warnings
 from linverse.training.classifier import train_classifier
 from linverse.training.config import TrainConfig
 from linverse.training.loop import Trainer, parameter_count
@@ -19,6 +20,7 @@ from linverse.training.presets import PRESETS
 from linverse.training.run import TrainingStopped, describe_start, go_on, start
 from linverse.training.sources import load_sources
 
+ALSO = "--out DIR, --dry-run, --threads N, --no-tensorboard, --other-data"
 CLASSIFIER = "mnist-classifier"
 CLASSIFIER_DESCRIPTION = "the classifier that judges restored digits (three convolutions), in minutes"
 
@@ -48,6 +50,8 @@ class RunOptions:
     threads: int | None = None
     """CPU threads"""
     tensorboard: bool = True
+    other_data: bool = False
+    """go on with other training images than those with which the run began"""
 
 
 def main(arguments: list[str]) -> None:
@@ -79,13 +83,15 @@ def parse(preset: str, description: str, default: TrainConfig, rest: list[str]) 
         default=default,
         args=unknown,
         prog=f"linverse train {preset}",
-        description=f"{description}. Also: --out DIR, --dry-run, --threads N, --no-tensorboard. Rerun the same command to resume.",
+        description=f"{description}. Also: {ALSO}. Rerun the same command to resume.",
     )
     return run, config
 
 
 def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
     """Train to the end, then normalise, test and save."""
+    if config.steps < 1:
+        raise ValueError(f"--steps is at least 1; got {config.steps}")
     if options.threads:
         torch.set_num_threads(options.threads)
     folder = options.out or Path("runs") / preset
@@ -93,17 +99,17 @@ def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
     if options.dry_run:
         dry_run(preset, folder, config, console)
         return
-    trainer = start(config, folder)
-    if trainer.accelerator.is_main_process:
-        console.print(describe_start(trainer, preset))
     try:
-        card = go_on(trainer, preset, tensorboard=options.tensorboard)
+        with plain_warnings(console), start(config, folder, other_data=options.other_data) as trainer:
+            if trainer.accelerator.is_main_process:
+                note(console, describe_start(trainer, preset))
+            card = go_on(trainer, preset, tensorboard=options.tensorboard)
     except TrainingStopped as stopped:
         print(f"\n{stopped}", file=sys.stderr)
         raise SystemExit(130) from None
     if card is not None:
         show_self_test(console, card)
-        console.print(f"model saved in {folder / 'model'}")
+        note(console, f"model saved in {folder / 'model'}")
 
 
 def dry_run(preset: str, folder: Path, config: TrainConfig, console: Console) -> None:
@@ -124,6 +130,8 @@ def train_digit_classifier(arguments: list[str]) -> None:
     options = tyro.cli(
         ClassifierOptions, args=arguments, prog=f"linverse train {CLASSIFIER}", description=CLASSIFIER_DESCRIPTION
     )
+    if min(options.epochs, options.batch) < 1:
+        raise ValueError(f"--epochs and --batch are at least 1; got {options.epochs} and {options.batch}")
     if options.threads:
         torch.set_num_threads(options.threads)
     folder = (options.out or Path("runs") / CLASSIFIER) / "model"
@@ -131,4 +139,4 @@ def train_digit_classifier(arguments: list[str]) -> None:
     images, held_out = (load_images(options.data, split) for split in ("train", "test"))
     settings = {"epochs": options.epochs, "batch": options.batch, "seed": options.seed}
     train_classifier(images, held_out, folder, **settings, report=console.print)
-    console.print(f"model saved in {folder}")
+    note(console, f"model saved in {folder}")

@@ -8,13 +8,13 @@ The sha256 are those of the uncompressed files.
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from linverse.data.packages import Package
 from linverse.data.usual_homes import torchvision_roots
+from linverse.files import cache_directory as cache_directory
 
 IDX_FILES: Mapping[str, tuple[str, str]] = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
@@ -86,11 +86,6 @@ FASHION = KnownSet(
     },
 )
 KNOWN: dict[str, KnownSet] = {known.name: known for known in (MNIST, FASHION)}
-
-
-def cache_directory() -> Path:
-    """$LINVERSE_DATA, else ~/.cache/linverse."""
-    return Path(os.environ.get("LINVERSE_DATA") or "~/.cache/linverse").expanduser()
 
 
 def homes(known: KnownSet, root: Path | None = None) -> list[Path]:

@@ -10,6 +10,7 @@ computed from integer sums, so that no digit is lost however many images there a
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -64,6 +65,14 @@ class ImageSet:
         chosen = torch.as_tensor(indices, dtype=torch.long)
         labels = None if self.labels is None else self.labels[chosen]
         return replace(self, images=self.images[chosen], labels=labels)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all pixels, in their order; computed at the first call."""
+        found = hashlib.sha256(f"{tuple(self.images.shape)} {self.white}\n".encode())
+        for chunk in self.images.split(CHUNK):
+            found.update(chunk.contiguous().numpy())
+        return found.hexdigest()
 
     def mean_and_variance(self) -> tuple[Tensor, float]:
         """m, float64 [C, H, W], and the scalar C; computed at the first call."""

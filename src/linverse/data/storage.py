@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,13 +19,15 @@ from torch import Tensor
 
 from linverse.data.decode import Bytes, Shape
 from linverse.files import replacing
+from linverse.memory import check_memory
 
 LAYOUT_VERSION = 2  # raise it when decoding changes, so that no file of an older rule is taken for a new one
 
 
 def in_memory(blocks: Iterable[Bytes], count: int, shape: Shape, name: str) -> Tensor:
     """All blocks in one uint8 tensor [count, C, H, W]."""
-    _refuse_too_large(count, shape, name)
+    remedy = "pass cache=DIRECTORY to keep the decoded images in a file on disk and map it"
+    check_memory(count * math.prod(shape), name, remedy)
     images, start = torch.empty((count, *shape), dtype=torch.uint8), 0
     for block in blocks:
         images[start : start + len(block)] = torch.from_numpy(np.array(block))
@@ -61,19 +63,3 @@ def fingerprint(files: Iterable[Path], *rule: object) -> str:
     stamps = [(str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     text = json.dumps([LAYOUT_VERSION, stamps, [repr(part) for part in rule]])
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
-
-
-def _refuse_too_large(count: int, shape: Shape, name: str) -> None:
-    needed, available = count * int(np.prod(shape)), _physical_memory()
-    if available is not None and needed > available // 2:
-        raise MemoryError(
-            f"{name} takes {needed / 1e9:.1f} GB in memory, more than half of this machine's {available / 1e9:.1f} GB; "
-            "pass cache=DIRECTORY to keep the decoded images in a file on disk and map it"
-        )
-
-
-def _physical_memory() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not every system tells
-        return None

@@ -14,6 +14,7 @@ from torch import Tensor
 from linverse.data.deep_png import encode_deep
 from linverse.data.picture import Picture
 from linverse.data.reading import PathLike, shown
+from linverse.degradations.base import ImageLike, as_tensor
 from linverse.extras import require
 from linverse.files import write_whole
 
@@ -21,7 +22,7 @@ DEPTHS = (8, 16)
 Levels = NDArray[np.uint16] | NDArray[np.uint8]  # [H, W, C]
 
 
-def write(path: PathLike, picture: Picture | Tensor, depth: int | None = None) -> None:
+def write(path: PathLike, picture: Picture | ImageLike, depth: int | None = None) -> None:
     """Write pixels [1, C, H, W] or [C, H, W] in [0, 1].
 
     The file's name says the format: .png and .tif of 8 or 16 bits (`depth`; by default the picture's own, of a tensor 8), clipped to
@@ -54,10 +55,12 @@ def quantised(pixels: Tensor, depth: int) -> Levels:
     return values.astype(np.uint8 if depth == 8 else np.uint16)
 
 
-def _parts(picture: Picture | Tensor) -> tuple[Tensor, Tensor | None, int | None]:
+def _parts(picture: Picture | ImageLike) -> tuple[Tensor, Tensor | None, int | None]:
     """Pixels [C, H, W], alpha [1, H, W] and depth."""
     pixels, alpha, depth = (
-        (picture.pixels, picture.alpha, picture.depth) if isinstance(picture, Picture) else (picture, None, None)
+        (picture.pixels, picture.alpha, picture.depth)
+        if isinstance(picture, Picture)
+        else (as_tensor(picture, "picture"), None, None)
     )
     pixels = pixels.detach().cpu()
     if pixels.ndim == 4 and len(pixels) == 1:

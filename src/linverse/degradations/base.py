@@ -44,6 +44,8 @@ def as_tensor(values: ImageLike, name: str = "image") -> Tensor:
     if not isinstance(values, Tensor | np.ndarray) and hasattr(values, "__array__"):
         values = np.asarray(values)
     if isinstance(values, Tensor):
+        if values.is_meta or values.layout != torch.strided:
+            raise TypeError(f"{name} is a sparse tensor or one without values; give a dense one (`to_dense()`)")
         tensor = values
     elif isinstance(values, np.ndarray | list | tuple) and not (
         isinstance(values, np.ndarray) and values.dtype == object

@@ -17,6 +17,7 @@ from linverse.covariance.transfer import gaussian_taps, kernel_transfer, symmetr
 from linverse.degradations.base import Degradation, Size, blank, checked_sigma, size_of
 from linverse.measurement import Measurement
 from linverse.rng import keyed_generator
+from linverse.units import check_number
 
 WALK_CHUNK = 4096  # points of a camera shake that are drawn at a time
 
@@ -73,7 +74,7 @@ class Blur(Convolution):
     """Convolution with any kernel [h, w]."""
 
     def __init__(self, kernel: Tensor, sigma: float = 0.0, boundary: str = "periodic") -> None:
-        if not isinstance(kernel, Tensor) or kernel.ndim != 2 or not kernel.is_floating_point():
+        if not isinstance(kernel, Tensor) or kernel.ndim != 2 or not kernel.is_floating_point() or kernel.is_meta:
             found = f"{kernel.dtype} {tuple(kernel.shape)}" if isinstance(kernel, Tensor) else type(kernel).__name__
             raise ValueError(f"a blur kernel is a floating-point [h, w] tensor; got {found}")
         if not bool(torch.isfinite(kernel).all()) or not bool(kernel.any()):
@@ -104,6 +105,7 @@ class GaussianBlur(Convolution):
     """
 
     def __init__(self, std: float, sigma: float = 0.0, boundary: str = "periodic", size: int | None = None) -> None:
+        check_number("std", std)
         if not (math.isfinite(std) and std > 0):
             raise ValueError(f"the std of a Gaussian blur must be positive; got {std}")
         if size is not None and size < 1:
@@ -144,6 +146,7 @@ class Defocus(Convolution):
     """
 
     def __init__(self, radius: float, sigma: float = 0.0) -> None:
+        check_number("radius", radius)
         if not (math.isfinite(radius) and radius > 0):
             raise ValueError(f"the radius of a disc must be positive; got {radius}")
         self.radius = radius
@@ -178,6 +181,8 @@ class MotionBlur(Convolution):
     """A camera shake: a random walk of given extent (`size`×`size` pixels) and `intensity` (0 straight … 1 erratic); periodic."""
 
     def __init__(self, size: int = 15, intensity: float = 0.3, sigma: float = 0.0, seed: int = 0) -> None:
+        check_number("size", size, whole=True)
+        check_number("intensity", intensity)
         if size < 3 or not 0 <= intensity <= 1:
             raise ValueError(f"motion blur needs size ≥ 3 and intensity in [0, 1]; got {size} and {intensity}")
         self.size, self.intensity, self.seed = size, intensity, seed

@@ -20,7 +20,7 @@ from linverse.covariance import SpatialCovariance
 from linverse.degradations.base import Degradation, ImageLike, Size, as_tensor, blank, checked_sigma, describe, size_of
 from linverse.measurement import Measurement
 from linverse.rng import keyed_generator
-from linverse.units import variance_from_sigma
+from linverse.units import check_number, variance_from_sigma
 
 
 def centre_box(side: Tensor, height: int, width: int) -> Tensor:
@@ -75,7 +75,14 @@ def read_mask(given: Tensor | np.ndarray[Any, Any] | Sequence[Any]) -> Tensor:
     """
     if not isinstance(given, Tensor | np.ndarray | list | tuple):
         raise TypeError(f"mask is {describe(given)}; give a tensor, a numpy array or nested lists")
-    mask = torch.as_tensor(given)
+    try:
+        mask = torch.as_tensor(given)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"mask is not an array of numbers: {error}") from error
+    if mask.is_meta or mask.layout != torch.strided or mask.is_complex():
+        raise TypeError("mask is a sparse or complex tensor, or one without values; give a dense one of real numbers")
+    if mask.numel() == 0:
+        raise ValueError(f"mask has shape {tuple(mask.shape)}: there is nothing in it")
     if mask.ndim not in (2, 3, 4):
         raise ValueError(f"mask has shape {tuple(mask.shape)}; it must be [H, W], [C, H, W] or [B, C, H, W]")
     full = mask[(None,) * (4 - mask.ndim)]
@@ -131,6 +138,7 @@ class Box(Masking):
         checked_sigma(self.sigma)
 
     def mask_for(self, size: Size) -> Tensor:
+        check_number("side", self.side, whole=True)
         if not 1 <= self.side <= min(size):
             raise ValueError(f"a box of side {self.side} does not fit a {size[0]}×{size[1]} image")
         if self.side == max(size):
@@ -157,6 +165,7 @@ class HalfMask(Masking):
         axis = 0 if self.where in ("top", "bottom") else 1
         length = size[axis]
         depth = length // 2 if self.depth is None else self.depth
+        check_number("depth", depth, whole=True)
         if not 1 <= depth < length:
             raise ValueError(f"a band of depth {depth} does not fit the {length} pixels of the image")
         line = torch.ones(length, dtype=torch.bool)
@@ -175,6 +184,8 @@ class RandomPixels(Masking):
 
     def __post_init__(self) -> None:
         checked_sigma(self.sigma)
+        check_number("missing", self.missing)
+        check_number("keep", 1 if self.keep is None else self.keep, whole=True)
         if self.keep is None and not 0 <= self.missing < 1:
             raise ValueError(f"missing is a share of the pixels in [0, 1); got {self.missing}")
 

@@ -10,6 +10,8 @@ from torch import Tensor
 from linverse.covariance import BlockDCTCovariance
 from linverse.degradations.base import Degradation, blank, checked_sigma
 from linverse.measurement import Measurement
+from linverse.memory import check_memory
+from linverse.units import check_number
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class SuperResolution(Degradation):
 
     def __post_init__(self) -> None:
         checked_sigma(self.sigma)
+        check_number("factor", self.factor, whole=True)
         if self.factor < 2:
             raise ValueError(f"the factor of super-resolution is at least 2; got {self.factor}")
 
@@ -31,6 +34,8 @@ class SuperResolution(Degradation):
 
     def encode(self, raw: Tensor) -> Measurement:
         size = (raw.shape[2] * self.factor, raw.shape[3] * self.factor)
+        needed = 4 * raw.shape[0] * raw.shape[1] * size[0] * size[1] * raw.element_size()
+        check_memory(needed, f"a picture of {size[0]}×{size[1]}", "take a smaller factor")
         coefficients = raw.new_zeros(raw.shape[0], raw.shape[1], *size)
         coefficients[:, :, :: self.factor, :: self.factor] = raw
         gain = raw.new_zeros(1, 1, *size)

@@ -60,7 +60,7 @@ def parse_contender(text: str) -> Contender:
         method = METHODS[name]
         return _contender(text, method.solve, method.needs, rest)
     if name in points:
-        function = points[name].load()
+        function = load_function(points[name].load, f"method {name}")
         return _contender(text, function, needs_of(function, name), rest)
     attribute, _, settings = rest.partition(":")
     if not attribute or "=" in attribute:
@@ -80,12 +80,19 @@ def import_function(module: str, attribute: str, what: str = "method") -> Callab
     here = str(Path.cwd())
     if here not in sys.path:  # a script of the user's own lies where the command was typed
         sys.path.insert(0, here)
+    return load_function(lambda: getattr(importlib.import_module(module), attribute), f"{what} {module}:{attribute}")
+
+
+def load_function(load: Callable[[], Any], what: str) -> Callable[..., Any]:
+    """A function out of a user's own code; whatever that code does when it is imported, the error says whose it is."""
     try:
-        function = getattr(importlib.import_module(module), attribute)
+        function = load()
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"{what} {module}:{attribute} cannot be imported: {error}") from error
+        raise ValueError(f"{what} cannot be imported: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(function):
-        raise ValueError(f"{what} {module}:{attribute} is a {type(function).__name__}, not a function")
+        raise ValueError(f"{what} is a {type(function).__name__}, not a function")
     found: Callable[..., Any] = function
     return found
 

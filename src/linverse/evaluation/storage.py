@@ -21,6 +21,8 @@ from linverse.evaluation.contenders import TRUTH
 from linverse.evaluation.plan import Plan, Unit
 from linverse.files import make_folder, read_object, write_json, write_whole
 
+REMEDY = ": remove all files of that number beside it, and run the command again"
+RECORDED = {"images", "evaluations", "gradients", "values", "warnings"}
 OUTPUTS = ("results.json", "timings.json", "table.md", "table.csv")
 
 
@@ -36,7 +38,7 @@ def brief(value: object) -> str:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A file of ours."""
-    return read_object(path, remedy=": remove it and run the command again")
+    return read_object(path, remedy=REMEDY)
 
 
 class EvaluationFolder:
@@ -113,12 +115,37 @@ class EvaluationFolder:
         write_json(self._file(unit, "error.json"), error, 1)
 
     def record(self, unit: Unit) -> dict[str, Any]:
-        return read_json(self._file(unit, "json"))
+        path = self._file(unit, "json")
+        record, images = read_json(path), self.plan.batches[unit.batch]
+        values = record.get("values")
+        whole = isinstance(values, dict) and all(
+            _numbers(column, images.stop - images.start) for column in values.values()
+        )
+        if not whole or not record.keys() >= RECORDED:
+            raise ValueError(f"{path} is damaged{REMEDY}")
+        return record
 
     def timing(self, unit: Unit) -> dict[str, float]:
-        return {name: float(value) for name, value in read_json(self._file(unit, "timing.json")).items()}
+        path = self._file(unit, "timing.json")
+        timing = read_json(path)
+        if not _numbers(list(timing.values()), len(timing)) or "seconds" not in timing:
+            raise ValueError(f"{path} is damaged{REMEDY}")
+        return {name: float(value) for name, value in timing.items()}
 
     def tensors(self, unit: Unit) -> dict[str, Tensor]:
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        return load_file(self._file(unit, "safetensors"))
+        path = self._file(unit, "safetensors")
+        try:
+            found = load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"{path} cannot be read ({error}){REMEDY}") from error
+        if not {"samples", "features"} <= found.keys():
+            raise ValueError(f"{path} is damaged{REMEDY}")
+        return found
+
+
+def _numbers(values: Any, count: int) -> bool:
+    """Whether something read from JSON is a list of so many numbers."""
+    return isinstance(values, list) and len(values) == count and all(type(value) in (int, float) for value in values)

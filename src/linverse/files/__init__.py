@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -38,9 +38,21 @@ def write_whole(path: Path, content: bytes) -> None:
         stream.write(content)
 
 
+def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Several files of one folder: all are on the disk before the first takes its place, so that a full disk leaves the old ones."""
+    with ExitStack() as stack:
+        streams = [stack.enter_context(replacing(folder / name)) for name in contents]
+        for stream, content in zip(streams, contents.values(), strict=True):
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        # leaving the stack renames them, one after the other
+
+
 def json_bytes(content: Any, indent: int = 2) -> bytes:
     """JSON for people: indented, with letters as they are, and no number that JSON does not know."""
-    return (json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode(errors="backslashreplace")  # names of files that are no text: \\udcff is JSON's own spelling
 
 
 def write_json(path: Path, content: Any, indent: int = 2) -> None:
@@ -51,8 +63,8 @@ def write_json(path: Path, content: Any, indent: int = 2) -> None:
 def read_object(path: Path, error_type: type[ValueError] = ValueError, remedy: str = "") -> dict[str, Any]:
     """A file that holds one JSON object; anything else is an error that names the file and says what to do."""
     try:
-        content = json.loads(path.read_text())
-    except ValueError as error:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise error_type(f"{path} cannot be read ({error}){remedy}") from error
     if not isinstance(content, dict):
         raise error_type(f"{path} holds no JSON object{remedy}")
@@ -65,6 +77,11 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(f"cannot make the folder {folder} for the results: {error}; give another --out") from error
+
+
+def cache_directory() -> Path:
+    """$LINVERSE_DATA, else ~/.cache/linverse."""
+    return Path(os.environ.get("LINVERSE_DATA") or "~/.cache/linverse").expanduser()
 
 
 def file_digest(path: Path) -> str:

@@ -13,10 +13,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from linverse.energy import Energy
+from linverse.energy import Energy, in_precision_of
 from linverse.interop.noise_levels import Prior, denoise
 from linverse.interop.physics import AnyLinear, DegradationPhysics, dinv, from_physics, to_physics
-from linverse.posterior import Posterior, in_precision_of
+from linverse.posterior import Posterior
 from linverse.sampling import sample_operator
 
 __all__ = [

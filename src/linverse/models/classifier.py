@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from linverse.files.saving import HubModel
+from linverse.models.config import ModelConfig
 
 
 @dataclass(frozen=True)
-class ClassifierConfig:
+class ClassifierConfig(ModelConfig):
     """Sizes of the classifier."""
 
     kind: ClassVar[str] = "classifier"
     classes: int = 10
     width: int = 32
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        return cls(**{key: value for key, value in data.items() if key != "kind"})
+    def __post_init__(self) -> None:
+        if not 1 <= self.classes <= 10_000 or not 1 <= self.width <= 1024:
+            raise ValueError(
+                f"a classifier has 1 to 10000 classes and a width of 1 to 1024; got {self.classes} and {self.width}"
+            )
 
 
 class DigitClassifier(nn.Module, HubModel):

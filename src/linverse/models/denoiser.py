@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.files.saving import HubModel
 from linverse.models.bases import Source, image_moments
-from linverse.models.config import ModelConfig
+from linverse.models.config import MOST_CHANNELS, ModelConfig, check_shape
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
 from linverse.models.losses import DenoiserLoss, LossConfig
 from linverse.models.networks.backbone import build_backbone
@@ -32,6 +32,15 @@ class DenoiserConfig(ModelConfig):
     maximum: float = 1e3
     condition_channels: int = 0
     backbone: UNetConfig = field(default_factory=UNetConfig)
+
+    def __post_init__(self) -> None:
+        check_shape(self.shape)
+        VarianceRange(self.minimum, self.maximum)  # or it says what is wrong with them
+        divisor, (_, height, width) = self.backbone.divisor, self.shape
+        if height % divisor or width % divisor:
+            raise ValueError(f"this backbone takes images whose sides are multiples of {divisor}; got {height}×{width}")
+        if not 0 <= self.condition_channels <= MOST_CHANNELS:
+            raise ValueError(f"condition_channels are 0 to {MOST_CHANNELS}; got {self.condition_channels}")
 
     @property
     def bases(self) -> tuple[str, ...]:

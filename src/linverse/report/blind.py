@@ -16,6 +16,7 @@ from rich.table import Table
 from torch import Tensor
 
 from linverse.blind import Axis, Search
+from linverse.data.reading import shown
 from linverse.report.console import note
 from linverse.report.output import OutputFolder
 from linverse.report.style import BLUE, SKY, VERMILION, caption, draw_cell
@@ -142,7 +143,7 @@ def blind_figure(
     for plot, axis in zip(plots[1:], axes, strict=True):
         draw_posterior(plot, search, axis, known.get(axis.name))
         plot.set_title(estimate_text(search, axis), fontsize=10)
-    figure.suptitle(title, fontsize=10, fontweight="bold", x=0.01, ha="left", parse_math=False)
+    figure.suptitle(shown(title), fontsize=10, fontweight="bold", x=0.01, ha="left", parse_math=False)
     return figure
 
 

@@ -38,16 +38,27 @@ class OutputFolder:
         if not path.exists():
             return []
         try:
-            record = json.loads(path.read_text())
+            record = json.loads(path.read_text(encoding="utf-8"))
             command, files = record["command"], [str(name) for name in record["files"]]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"{path} exists and linverse did not write it; give another --out") from None
         if command != self.command:
             raise ValueError(f"{self.folder} holds the results of `{command}`; give another --out")
-        # a record is only a file: it may not name what lies outside of its folder
-        return [name for name in files if not Path(name).is_absolute() and ".." not in Path(name).parts]
+        # a record is only a file, and somebody may have forged it: it may not name what lies outside of its folder
+        return [name for name in files if self._inside(name)]
+
+    def _inside(self, name: str) -> bool:
+        """Whether a name means a file within the folder, also where a part of it is a link to elsewhere."""
+        if "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts or name == RECORD:
+            return False
+        parent = (
+            self.folder / name
+        ).parent.resolve()  # a file that is a link itself is replaced or removed, not what it points to
+        return parent.is_relative_to(self.folder.resolve())
 
     def _check(self, name: str) -> None:
+        if not self._inside(name):
+            raise ValueError(f"{self.folder / name} leads out of the folder {self.folder}: a part of it is a link")
         if (self.folder / name).exists() and name not in self.own:
             raise ValueError(
                 f"{self.folder / name} exists and no earlier `{self.command}` wrote it; give another --out"
@@ -79,7 +90,9 @@ class OutputFolder:
     def finish(self, record: dict[str, Any]) -> Path:
         """Write result.json, and remove what an earlier run had left of its own."""
         for name in set(self.own) - set(self.files):
-            (self.folder / name).unlink(missing_ok=True)
+            path = self.folder / name
+            if path.is_symlink() or path.is_file():
+                path.unlink()
         return self._record(record, self.files)
 
     def _record(self, record: dict[str, Any], files: list[str]) -> Path:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from linverse.data.reading import shown
 from linverse.measurement import Measurement
 from linverse.posterior import Posterior
 from linverse.report.console import note
@@ -70,7 +71,7 @@ def restoration_figure(result: Restoration, title: str, across: int = 8) -> Figu
     draw_answers(parts[0], result)
     if rows:
         draw_samples(parts[1], result, rows, across)
-    figure.suptitle(title, fontsize=10, fontweight="bold", x=0.01, ha="left", parse_math=False)
+    figure.suptitle(shown(title), fontsize=10, fontweight="bold", x=0.01, ha="left", parse_math=False)
     return figure
 
 

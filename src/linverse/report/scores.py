@@ -77,7 +77,7 @@ def write(out: OutputFolder, scored: list[ScoredPicture], settings: dict[str, An
     writer = csv.DictWriter(text, list(table[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(table)
-    out.write("scores.csv", text.getvalue().encode())
+    out.write("scores.csv", text.getvalue().encode(errors="replace"))
     kept, gap = ends(scored, SHOWN)
     floor, model = settings["smallest_variance"], Path(settings["model"]).name
     heading = f"log p(x + N(0, {floor:.0e})) in nats, most probable first · model {model}"

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
+from linverse.memory import check_memory
 
 Order = str | Sequence[int]
 
@@ -164,6 +165,12 @@ def autoregressive(
     """
     start, end = _ends(cov, floor)
     rows, columns = _patch_grid(cov, patch)
+    if levels < 1:
+        raise ValueError(f"a patch needs at least one level; got {levels}")
+    needed = 4 * rows * columns * levels * start.numel() * start.element_size()
+    check_memory(
+        needed, f"a path of {rows * columns} patches with {levels:,} levels", "take larger patches or fewer levels"
+    )
     turn = torch.empty(rows * columns, dtype=start.dtype, device=start.device)
     turn[patch_order(rows, columns, order)] = torch.arange(rows * columns, dtype=start.dtype, device=start.device)
     turn = turn.reshape(1, 1, 1, rows, columns).repeat_interleave(patch, 3).repeat_interleave(patch, 4)
@@ -227,6 +234,7 @@ def _ends(cov: Covariance, floor: float | Covariance) -> tuple[Tensor, Tensor]:
 def _fractions(steps: int, like: Tensor) -> Tensor:
     if steps < 1:
         raise ValueError(f"a path needs at least one step; got {steps}")
+    check_memory(4 * (steps + 1) * like.numel() * like.element_size(), f"a path of {steps:,} steps", "take fewer steps")
     return torch.linspace(0, 1, steps + 1, dtype=like.dtype, device=like.device).reshape(-1, 1, 1, 1, 1)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 from linverse.data import describe
 from linverse.files import json_bytes
 from linverse.files.saving import CARD, PAGE, HubModel, ModelFileError
+from linverse.models.config import known_fields
 
 HEADER = """---
 library_name: linverse
@@ -69,12 +70,10 @@ class Card:
         """A card from its JSON."""
         try:
             data = json.loads(content)
-            rows = tuple((test, value, meaning) for test, value, meaning in data.pop("tests", ()))
-            bands = tuple(
-                (noise, group, mean, slope, spread) for noise, group, mean, slope, spread in data.pop("bands", ())
-            )
-            return cls(**data, tests=rows, bands=bands)
-        except (ValueError, TypeError, AttributeError) as error:
+            if not isinstance(data, dict):
+                raise ValueError(f"it is a {type(data).__name__}, not an object")
+            return cls(**known_fields(data, cls))
+        except (ValueError, TypeError, RecursionError) as error:
             raise ModelFileError(f"{CARD} holds no card of this version of linverse: {error}") from error
 
     def attach_to(self, model: HubModel) -> None:

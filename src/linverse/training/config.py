@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal, Self
 
 import tyro
 
+from linverse.memory import check_memory
+from linverse.models.config import LARGEST_SIDE
 from linverse.models.denoiser import DenoiserConfig
 from linverse.models.energies.learned import EnergyConfig
 from linverse.models.losses import LossConfig
 from linverse.training.covariances import Mixture
 
 MODELS: dict[str, type[EnergyConfig] | type[DenoiserConfig]] = {cls.kind: cls for cls in (EnergyConfig, DenoiserConfig)}
+
+
+MOST = 10**12  # of anything that is counted
+
+
+def check_between(name: str, value: float, least: float, most: float) -> None:
+    """Refuse a number that makes no sense, NaN included."""
+    if not least <= value <= most:
+        bound = f"at least {least:g}" if most in (MOST, math.inf) else f"from {least:g} to {most:g}"
+        raise ValueError(f"{name.replace('_', '-')} is {bound}; got {value}")
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,21 @@ class OptimiserConfig:
     decay_steps: int = 100_000
     clip: float = 20.0
     ema: float = 0.999
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("rate", 0.0, 1e3),
+            ("muon_rate", 0.0, 1e3),
+            ("weight_decay", 0.0, 1e3),
+            ("warmup", 0, MOST),
+            ("decay_share", 0.0, 1.0),
+            ("decay_steps", 1, MOST),
+            ("clip", 1e-12, math.inf),
+            ("ema", 0.0, 1.0),
+        ):
+            check_between(name, getattr(self, name), least, most)
+        for beta in self.betas:
+            check_between("each of betas", beta, 0.0, 1.0)
 
     def share_at(self, step: int, steps: int) -> float:
         """The learning rate of a step (0-based) as a share of its peak."""
@@ -79,6 +107,26 @@ class TrainConfig:
     self_test_images: int = 1024
     reference_images: int = 128
     """held-out images kept beside the weights, so that unusual pictures can be told; 0 keeps none"""
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("batch", 1),
+            ("steps", 0),
+            ("checkpoint_seconds", 0.0),
+            ("evaluate_every", 1),
+            ("evaluation_images", 0),
+            ("preview_every", 0),
+            ("keep_every", 0),
+            ("self_test_images", 2),
+            ("reference_images", 0),
+        ):
+            check_between(name, getattr(self, name), least, MOST)
+        if not self.crops:
+            raise ValueError("crops are one side or several; got none")
+        for side in self.crops:
+            check_between("each of crops", side, 1, LARGEST_SIDE)
+        pixels = math.prod(self.sample_shape) * self.batch
+        check_memory(8 * 4 * pixels, f"a batch of {self.batch} images", "make the batch smaller")
 
     def crop_at(self, step: int) -> int:
         """The side of the crops of a step."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from linverse.extras import require
+from linverse.memory import check_memory
 from linverse.models.bases import CropSource, ImageSource, Source
 from linverse.models.denoiser import Denoiser
 from linverse.models.energies.learned import LearnedEnergy
@@ -30,6 +31,7 @@ from linverse.training.config import OptimiserConfig, TrainConfig
 from linverse.training.interruption import StopRequest
 from linverse.training.muon import MuonAdamW
 from linverse.training.progress import Reporter
+from linverse.training.sources import fingerprint
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -43,12 +45,21 @@ class NonFiniteLossError(RuntimeError):
 
 def build_model(config: TrainConfig, images: Source | None) -> Trainable:
     """A model with its initial weights, which depend on the seed alone, and what it takes over from the images themselves, if any."""
+    check_size(config)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_seed(config.seed, "weights"))
         model = config.model.build()
     if images is not None:
         model.fit(images)
     return model.double() if config.double else model
+
+
+def check_size(config: TrainConfig) -> None:
+    """Refuse a model that does not fit into memory with its gradient, its average and the optimiser's two moments, before it is built."""
+    with torch.device("meta"):  # shapes without numbers
+        values = sum(value.numel() for value in config.model.build().state_dict().values())
+    each = 5 * (8 if config.double else 4)
+    check_memory(each * values, f"training a model of {values:,} weights", "make its backbone smaller")
 
 
 def build_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.Optimizer:
@@ -96,7 +107,10 @@ def ema_update(decay: float) -> Any:
 class Trainer:
     """One run in one folder."""
 
-    def __init__(self, config: TrainConfig, train: Source, held_out: ImageSource, folder: Path) -> None:
+    def __init__(
+        self, config: TrainConfig, train: Source, held_out: ImageSource, folder: Path, *, other_data: bool = False
+    ) -> None:
+        """Images that are not those with which the run began are refused, unless `other_data` are welcome."""
         self.config, self.folder = config, folder
         self.train_images, self.held_out = train, held_out
         self.accelerator = make_accelerator()
@@ -109,13 +123,19 @@ class Trainer:
         self.loss, self.optimiser = self.accelerator.prepare(model.loss(config.loss), optimiser)
         self.model = model
         self.step, self.seconds = 0, 0.0
+        self.data = fingerprint(train)
         if state is not None:
-            self._resume(state)
+            self._resume(state, other_data)
 
     # --- state -----------------------------------------------------------------------------------------------------------
 
-    def _resume(self, state: TrainingState) -> None:
+    def _resume(self, state: TrainingState, other_data: bool) -> None:
         check_same_run(state.config, self.config, self.folder)
+        if state.data not in ("", self.data) and not other_data:  # states of earlier versions do not know theirs
+            raise ValueError(
+                f"the training images of {self.config.data} are not those with which the run in {self.folder} began; bring those back, "
+                "give another --out folder, or go on with these by --other-data"
+            )
         self.model.load_state_dict(state.model)
         self.ema.load_state_dict(state.ema)
         self.optimiser.load_state_dict(state.optimiser)
@@ -132,6 +152,7 @@ class Trainer:
             self.model.state_dict(),
             self.ema.state_dict(),
             self.optimiser.state_dict(),
+            self.data,
         )
         write_state(self.folder, state)
 

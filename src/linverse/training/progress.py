@@ -41,7 +41,7 @@ class Reporter:
     def __enter__(self) -> Self:
         if self.main:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.log = (self.folder / "log.jsonl").open("a")
+            self.log = (self.folder / "log.jsonl").open("a", encoding="utf-8")
             if self._tensorboard:
                 from torch.utils.tensorboard import SummaryWriter
 

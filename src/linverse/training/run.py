@@ -5,14 +5,17 @@ run(config, folder) → folder/model (weights, self-tests, card), folder/log.jso
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from linverse.files import write_whole
+from linverse.files.lock import FolderLock
 from linverse.store.card import Card
 from linverse.training.config import TrainConfig
 from linverse.training.finish import finish
 from linverse.training.interruption import StopRequest
-from linverse.training.loop import Trainer, parameter_count
+from linverse.training.loop import Trainer, make_accelerator, parameter_count
 from linverse.training.preview import preview
 from linverse.training.progress import Reporter
 from linverse.training.sources import load_sources
@@ -22,13 +25,16 @@ class TrainingStopped(KeyboardInterrupt):
     """A run was asked to stop; its state is saved, and the same call goes on from there."""
 
 
-def run(config: TrainConfig, folder: Path, *, name: str = "", tensorboard: bool = True) -> Card | None:
+def run(
+    config: TrainConfig, folder: Path, *, name: str = "", tensorboard: bool = True, other_data: bool = False
+) -> Card | None:
     """Train to the last step, or on from where the run in this folder stopped; then normalise, test and save as folder/model.
 
-    Returns the model's card; None on all but the main process. Ctrl-C (or SIGTERM) ends it after the step under way with the state
-    saved, and raises `TrainingStopped`.
+    Returns the model's card; None on all but the main process. Ctrl-C (or SIGTERM, or SIGHUP) ends it after the step under way with
+    the state saved, and raises `TrainingStopped`. A run goes on with the images that it began with; `other_data` admits others.
     """
-    return go_on(start(config, folder), name or folder.name, tensorboard=tensorboard)
+    with start(config, folder, other_data=other_data) as trainer:
+        return go_on(trainer, name or folder.name, tensorboard=tensorboard)
 
 
 def go_on(trainer: Trainer, name: str, *, tensorboard: bool = True) -> Card | None:
@@ -38,14 +44,17 @@ def go_on(trainer: Trainer, name: str, *, tensorboard: bool = True) -> Card | No
     return finish(trainer, trainer.folder / "model", name) if trainer.accelerator.is_main_process else None
 
 
-def start(config: TrainConfig, folder: Path) -> Trainer:
-    """A run in a folder, at its first step or where it stopped."""
+@contextmanager
+def start(config: TrainConfig, folder: Path, *, other_data: bool = False) -> Iterator[Trainer]:
+    """A run in a folder, at its first step or where it stopped; nobody else may train there until the block ends."""
     train, held_out = load_sources(config)
+    main = make_accelerator().is_main_process
     folder.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(config, train, held_out, folder)
-    if trainer.accelerator.is_main_process:
-        write_whole(folder / "config.json", (config.to_json() + "\n").encode())
-    return trainer
+    with FolderLock(folder) if main else nullcontext():
+        trainer = Trainer(config, train, held_out, folder, other_data=other_data)
+        if main:
+            write_whole(folder / "config.json", (config.to_json() + "\n").encode())
+        yield trainer
 
 
 def describe_start(trainer: Trainer, name: str) -> str:
@@ -70,6 +79,7 @@ def _loop(trainer: Trainer, tensorboard: bool) -> None:
                 reporter.preview(trainer.step, trainer.seconds, seen.sheet(), seen.numbers())
 
         trainer.run(reporter, stop, show)
+        if trainer.step < trainer.config.steps:
+            trainer.save()
     if trainer.step < trainer.config.steps:
-        trainer.save()
         raise TrainingStopped(f"stopped at step {trainer.step}; rerun the same command to go on")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,8 @@ from linverse.data import load_images
 from linverse.data.crops import load_crops
 from linverse.models.bases import CropSource, ImageSource, Source
 from linverse.training.config import TrainConfig
+
+CHUNK = 512  # images hashed at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +39,20 @@ def load_sources(config: TrainConfig) -> tuple[Source, ImageSource]:
     size = (height, width)
     train, test = (load_images(config.data, split, size=size, channels=channels) for split in ("train", "test"))
     return train, test
+
+
+def fingerprint(source: Source) -> str:
+    """A hash of the training images: a run goes on with those that it began with, or says so."""
+    known = getattr(source, "digest", None)  # sets of bytes know theirs
+    if known is not None:
+        return str(known)
+    found = hashlib.sha256()
+    if isinstance(source, CropSource):
+        found.update(source.crops(0, 0, 64, 8).contiguous().numpy().data)
+        return found.hexdigest()
+    for rows in torch.arange(len(source)).split(CHUNK):
+        found.update(source.batch(rows).contiguous().numpy().data)
+    return found.hexdigest()
 
 
 def some_images(source: Source, count: int, size: int, generator: torch.Generator) -> Tensor:

@@ -52,11 +52,13 @@ class LowRankBase(nn.Module):
         """T = s^{1/2}Vᵀ in Σ's eigenbasis, [r, d]; kept, because it depends on the basis alone."""
         source = self.components
         key = (cov.basis, source.data_ptr(), source._version, source.dtype, source.device)
-        if key not in self._seen:
+        seen = self._seen.get(key)  # once: another thread may clear it
+        if seen is None:
+            seen = cov.analysis(source).flatten(1) if len(source) else source.flatten(1)
             if len(self._seen) >= 16:
                 self._seen.clear()
-            self._seen[key] = cov.analysis(source).flatten(1) if len(source) else source.flatten(1)
-        return self._seen[key]
+            self._seen[key] = seen
+        return seen
 
     def marginal(self, cov: Covariance) -> tuple[Tensor, Tensor]:
         """m and diag C in Σ's eigenbasis."""

@@ -15,7 +15,7 @@ from linverse.covariance import Covariance, VarianceRange
 from linverse.energy import Evaluation, Shape, autograd_evaluate
 from linverse.files.saving import HubModel
 from linverse.models.bases import LowRankBase, Source, image_moments, spectral_samples
-from linverse.models.config import ModelConfig
+from linverse.models.config import ModelConfig, check_shape
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
 from linverse.models.embeddings.two_branch import TwoBranchEmbedding
 from linverse.models.energies.bound import lowest_energy
@@ -46,6 +46,8 @@ class EnergyConfig(ModelConfig):
     backbone: UNetConfig = field(default_factory=UNetConfig)
 
     def __post_init__(self) -> None:
+        check_shape(self.shape)
+        VarianceRange(self.minimum, self.maximum)  # or it says what is wrong with them
         _, height, width = self.shape
         divisor = self.backbone.divisor
         if height is None or width is None:
@@ -132,6 +134,10 @@ class LearnedEnergy(nn.Module, HubModel):
 
     def forward(self, y: Tensor, cov: Covariance) -> Tensor:
         """U, [B], nats, float64; nowhere below what images in [0, 1] allow."""
+        if y.dtype != self.form.log_prior.dtype:
+            raise TypeError(
+                f"y is {y.dtype} and the model {self.form.log_prior.dtype}: convert one, as model.double() or y.float() do"
+            )
         energy = self.form.energies([(cov.analysis(y), cov)]) + self.constant
         return torch.maximum(energy, lowest_energy(y, cov)) if self.bounded else energy
 

@@ -17,6 +17,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+LIMITS = {  # generous: the paper's largest network has 128 channels
+    "channels": (1, 4096),
+    "blocks": (0, 64),
+    "embedding": (1, 8192),
+    "dropout": (0.0, 0.99),
+    "stem_channels": (1, 4096),
+    "middle": (0, 256),
+}
+MOST_LEVELS = 8
+
 
 @dataclass(frozen=True)
 class UNetConfig:
@@ -40,6 +50,21 @@ class UNetConfig:
     middle: int = 2
     bounded_gains: bool = False
     """gains within 0…2 (compact only): unbounded ones multiply from block to block, and may grow without limit"""
+
+    def __post_init__(self) -> None:
+        """Sizes beyond all networks are refused here, before anything is built."""
+        for name, (least, most) in LIMITS.items():
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"{name} of a network is {least} to {most}; got {getattr(self, name)}")
+        if not 1 <= len(self.multipliers) <= MOST_LEVELS or not all(1 <= m <= 64 for m in self.multipliers):
+            raise ValueError(f"multipliers are 1 to {MOST_LEVELS} numbers from 1 to 64; got {self.multipliers!r:.60}")
+        if self.stem not in (1, 2, 4):
+            raise ValueError(f"stem is {self.stem}; it can be 1, 2 or 4")
+        if len(self.attention_levels) > MOST_LEVELS or not 2 <= len(self.filter) <= 16 or sum(self.filter) == 0:
+            raise ValueError(
+                f"attention_levels are at most {MOST_LEVELS}, a filter has 2 to 16 taps that do not cancel; "
+                f"got {self.attention_levels!r:.60} and {self.filter!r:.60}"
+            )
 
     @property
     def divisor(self) -> int:
@@ -161,8 +186,6 @@ class UNet(nn.Module):
             self.exit_norm = normalisation(config.norm, width)
             self.exit = zero_init(conv(width, out_channels, 3))
             return
-        if config.stem not in (2, 4):
-            raise ValueError(f"stem is {config.stem}; it can be 1, 2 or 4")
         full, stem = config.stem_channels, config.stem
         self.enter_full = conv(in_channels, full, 3)
         self.enter = conv(full, width, 2 * stem, stride=stem, padding=stem // 2)
