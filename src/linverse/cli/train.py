@@ -20,7 +20,7 @@ from linverse.training.presets import PRESETS
 from linverse.training.run import TrainingStopped, describe_start, go_on, start
 from linverse.training.sources import load_sources
 
-ALSO = "--out DIR, --dry-run, --threads N, --no-tensorboard, --other-data"
+ALSO = "--out DIR, --dry-run, --threads N, --no-tensorboard, --track NAME …, --other-data"
 CLASSIFIER = "mnist-classifier"
 CLASSIFIER_DESCRIPTION = "the classifier that judges restored digits (three convolutions), in minutes"
 
@@ -50,6 +50,8 @@ class RunOptions:
     threads: int | None = None
     """CPU threads"""
     tensorboard: bool = True
+    track: tuple[str, ...] = ()
+    """also tell these trackers (wandb, mlflow, … as accelerate names them)"""
     other_data: bool = False
     """go on with other training images than those with which the run began"""
 
@@ -103,7 +105,7 @@ def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
         with plain_warnings(console), start(config, folder, other_data=options.other_data) as trainer:
             if trainer.accelerator.is_main_process:
                 note(console, describe_start(trainer, preset))
-            card = go_on(trainer, preset, tensorboard=options.tensorboard)
+            card = go_on(trainer, preset, tensorboard=options.tensorboard, track=options.track)
     except TrainingStopped as stopped:
         print(f"\n{stopped}", file=sys.stderr)
         raise SystemExit(130) from None

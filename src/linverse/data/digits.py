@@ -11,6 +11,7 @@ import torch
 
 from linverse.data.images import ImageSet
 from linverse.data.split import check_split
+from linverse.extras import require
 from linverse.rng import keyed_seed
 
 COUNT = 1797
@@ -20,10 +21,8 @@ WHITE = 16
 
 def load_digits(split: str = "train") -> ImageSet:
     """The digits of one split, white = 16."""
-    from sklearn.datasets import load_digits as bunch
-
     check_split(split)
-    digits = bunch()
+    digits = require("sklearn.datasets", "train").load_digits()
     order = sorted(range(COUNT), key=lambda number: keyed_seed("digits", number))
     rows = np.array(sorted(order[:HELD_OUT] if split == "test" else order[HELD_OUT:]))
     images = torch.from_numpy(digits.images[rows].astype(np.uint8))[:, None]

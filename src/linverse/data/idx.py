@@ -14,7 +14,9 @@ import struct
 import zlib
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -38,6 +40,12 @@ def read_idx(path: Path, sha256: str | None = None) -> Tensor:
     if expected == 0:
         raise ValueError(f"{path} holds no data: its header says {shape}")
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=start).reshape(shape)
+
+
+def write_idx(path: Path, array: NDArray[np.uint8]) -> None:
+    """The file of an array, byte for byte as its publishers write it."""
+    header = struct.pack(f">HBB{array.ndim}I", 0, UNSIGNED_BYTE, array.ndim, *array.shape)
+    path.write_bytes(header + np.ascontiguousarray(array, dtype=np.uint8).tobytes())
 
 
 def _uncompressed(path: Path) -> bytes:

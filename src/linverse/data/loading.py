@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from linverse.data.catalogue import IDX_FILES, KNOWN, KnownSet, find_idx, homes, how_to_get, locate, unknown_name
@@ -16,6 +17,7 @@ from linverse.data.idx import read_idx
 from linverse.data.images import ImageSet
 from linverse.data.npz import load_npz
 from linverse.data.split import check_split
+from linverse.data.usual_homes import read_tables, split_tables
 
 
 def load_images(
@@ -28,7 +30,8 @@ def load_images(
     root: Path | None = None,
     cache: Path | None = None,
 ) -> ImageSet:
-    """A data set by name: `mnist`, `fashion-mnist`, `cifar10`, `digits`, `folder:PATH`, `npz:PATH`, `idx:PATH`.
+    """A data set by name: `mnist`, `fashion-mnist`, `cifar10`, `digits`, `folder:PATH`, `npz:PATH`, `idx:PATH`,
+    `datasets:PATH`.
 
     size      side, or (height, width): scaled to cover it, then cut to the centre; None leaves the images as they are
     channels  1 grey, 3 RGB; None leaves them
@@ -45,6 +48,8 @@ def load_images(
         return load_npz(Path(path).expanduser(), split, wanted, cache)
     if colon and form == "idx":
         return conformed(load_idx_files(name, Path(path).expanduser(), split), wanted)
+    if colon and form == "datasets":
+        return load_tables(Path(path).expanduser(), split, wanted)
     if name == "digits":
         return conformed(load_digits(split), wanted)
     if name == "cifar10":
@@ -69,6 +74,27 @@ def load_idx_files(name: str, place: Path, split: str, known: KnownSet | None = 
         raise ValueError(f"{place}: images are [N, H, W], labels [N]; got {tuple(images.shape)}, {tuple(labels.shape)}")
     note = f"{place}, sha256 right" if known else str(place)
     return ImageSet(name, images[:, None], labels.long(), split, notes=(note,))
+
+
+def load_tables(path: Path, split: str, wanted: PixelFormat) -> ImageSet:
+    """The pictures of one split of a folder of parquet or Arrow files."""
+    files = split_tables(path, split)
+    if not files:
+        raise FileNotFoundError(
+            f"{path} has no parquet or Arrow files of the split {split!r}, by their names or their folder's"
+        )
+    pictures, labels = read_tables(files)
+    planar = [p[None] if p.ndim == 2 else p.transpose(2, 0, 1) for p in pictures]
+    try:
+        images = np.concatenate([conform(image[None], wanted) for image in planar])
+    except ValueError as error:
+        raise ValueError(
+            f"{path}: {error}; pictures of one set have one size and kind: give size and channels"
+        ) from error
+    marks = None if labels is None else torch.from_numpy(labels)
+    return ImageSet(
+        f"datasets:{path}", torch.from_numpy(images), marks, split, notes=(f"{len(files)} tables of {path}",)
+    )
 
 
 def conformed(images: ImageSet, wanted: PixelFormat) -> ImageSet:

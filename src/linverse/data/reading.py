@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from linverse.data import arrays, deep_png, scientific
 from linverse.data.picture import Picture
+from linverse.extras import require
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -206,8 +207,7 @@ def _deep_png(file: Path, header: deep_png.Header, largest: int) -> Raw:
 
 
 def _deep_tiff(file: Path, largest: int) -> Raw:
-    import tifffile
-
+    tifffile = require("tifffile", "science")
     with tifffile.TiffFile(file) as tiff:
         page, count = tiff.pages[0], len(tiff.pages)
         if not isinstance(page, tifffile.TiffPage):

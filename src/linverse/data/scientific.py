@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linverse.extras import require
+
 
 @dataclass(frozen=True)
 class Recording:
@@ -27,10 +29,7 @@ class Recording:
 
 def read_fits(path: Path, largest: int) -> Recording:
     """The first image of a FITS file, its rows as they are stored (the first one is at the bottom of the sky's picture)."""
-    try:
-        from astropy.io import fits
-    except ImportError as error:
-        raise ValueError("it is a FITS file, which astropy reads: pip install astropy") from error
+    fits = require("astropy.io.fits", "science")
     with fits.open(path, memmap=False) as units:
         unit = next((u for u in units if u.is_image and u.header.get("NAXIS", 0) >= 2), None)
         if unit is None:
@@ -52,10 +51,7 @@ def read_fits(path: Path, largest: int) -> Recording:
 
 def read_dicom(path: Path, largest: int) -> Recording:
     """The first frame of a DICOM file in its stored values."""
-    try:
-        import pydicom
-    except ImportError as error:
-        raise ValueError("it is a DICOM file, which pydicom reads: pip install pydicom") from error
+    pydicom = require("pydicom", "science")
     head = pydicom.dcmread(path, stop_before_pixels=True)
     frames = int(head.get("NumberOfFrames") or 1)
     samples = int(head.get("SamplesPerPixel") or 1)

@@ -15,6 +15,7 @@ from linverse.data.deep_png import encode_deep
 from linverse.data.picture import Picture
 from linverse.data.reading import PathLike, shown
 from linverse.degradations.base import ImageLike, as_tensor
+from linverse.extras import require
 from linverse.files import write_whole
 
 DEPTHS = (8, 16)
@@ -80,8 +81,7 @@ def _png(values: Levels) -> bytes:
 
 
 def _tiff(values: Levels, has_alpha: bool) -> bytes:
-    import tifffile
-
+    tifffile = require("tifffile", "science")
     buffer = BytesIO()
     tifffile.imwrite(
         buffer,

@@ -20,6 +20,7 @@ from linverse.evaluation.measures import choose_features, frechet_name
 from linverse.evaluation.plan import Plan, Task, Unit
 from linverse.evaluation.runner import UNKNOWN
 from linverse.evaluation.storage import EvaluationFolder
+from linverse.extras import require
 from linverse.metrics import (
     Features,
     Interval,
@@ -154,8 +155,7 @@ def frechet_interval(vectors: Tensor, reference: Tensor) -> dict[str, float | No
     The interval is for d² of so many images: resamples hold fewer different ones and are biased upwards, so that quantiles of them would
     not even contain d². Twenty resamples give the standard error to 16 %; each costs a decomposition of all features.
     """
-    from scipy.stats import t
-
+    t = require("scipy.stats", "evaluate").t
     generator = keyed_generator("frechet")
     estimate, draws = float(frechet_from_features(vectors, reference)), []
     for _ in range(FRECHET_RESAMPLES):

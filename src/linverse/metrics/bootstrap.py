@@ -16,6 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from linverse.extras import require
 from linverse.rng import keyed_generator
 
 Method = Literal["percentile", "basic"]
@@ -37,9 +38,8 @@ class Interval:
 
 def expanded_tail(level: float, count: int) -> float:
     """The tail Φ(−√(n/(n−1)) t_{α/2,n−1}) at which n values' resamples are cut."""
-    from scipy.stats import norm, t
-
-    return float(norm.cdf(-((count / (count - 1)) ** 0.5) * t.ppf(0.5 + 0.5 * level, count - 1)))
+    stats = require("scipy.stats", "evaluate")
+    return float(stats.norm.cdf(-((count / (count - 1)) ** 0.5) * stats.t.ppf(0.5 + 0.5 * level, count - 1)))
 
 
 def _check(values: Tensor, level: float, resamples: int) -> None:

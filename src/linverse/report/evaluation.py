@@ -53,7 +53,7 @@ def show_list(console: Console, size: tuple[int, int]) -> None:
     there, absent = available_metrics(), [name for name in METRICS if name not in available_metrics()]
     console.print(f"\n[bold]Metrics[/bold]: --metric NAME: {', '.join(there)}", highlight=False)
     if absent:
-        console.print(f"  not installed here: {', '.join(absent)} (pip install 'linverse\\[perceptual]' --no-deps)")
+        console.print(f"  not installed here: {', '.join(absent)} (`linverse data perceptual` fetches their weights)")
     console.print(f"[bold]Features[/bold]: --features {', '.join(FEATURES)}, or MODULE:FUNCTION", highlight=False)
 
 

@@ -14,22 +14,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from linverse.extras import require
 from linverse.metrics.calibration import rank_statistics
 from linverse.sampling.langevin import KernelInfo
 
 
 def effective_sample_size(draws: Tensor) -> Tensor:
     """Of [draws, chains, …] → […]: how many independent draws tell as much about the mean (bulk ESS)."""
-    from arviz_stats.base import array_stats
-
+    array_stats = require("arviz_stats.base", "evaluate").array_stats
     values = draws.detach().cpu().double().numpy()
     return torch.as_tensor(array_stats.ess(values, chain_axis=1, draw_axis=0))
 
 
 def r_hat(draws: Tensor) -> Tensor:
     """Of [draws, chains, …] → […]: near 1 if the chains agree (rank-normalised split R-hat)."""
-    from arviz_stats.base import array_stats
-
+    array_stats = require("arviz_stats.base", "evaluate").array_stats
     values = draws.detach().cpu().double().numpy()
     return torch.as_tensor(array_stats.rhat(values, chain_axis=1, draw_axis=0))
 
@@ -66,8 +65,7 @@ class Uniformity:
 
 def uniformity(rank: Tensor, samples: int, bins: int = 16) -> Uniformity:
     """χ² test of ranks on 0…`samples`; `bins` must divide samples + 1, so that all are equally likely."""
-    from scipy.stats import chi2
-
+    chi2 = require("scipy.stats", "evaluate").chi2
     if (samples + 1) % bins:
         raise ValueError(
             f"{bins} bins do not divide the {samples + 1} ranks of {samples} samples: take e.g. 63 samples and 16 bins"

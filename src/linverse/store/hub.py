@@ -1,11 +1,15 @@
 """`load(name)`: a model by the name of a bundled one, by its folder, or by its id on the Hugging Face hub.
 
-Bundled models need no network. A name without a slash means a bundled model first; `./NAME` means the folder. A file that was cut
-short, changed, or belongs to another kind of model is refused (files/saving.py).
+Bundled models need no network. A name without a slash means a bundled model first; `./NAME` means the folder. An id of the hub is looked
+for in the hub's cache; only if it is not there is the network asked, and that is said (by the logger "linverse", on stderr). A name that
+looks like a mistyped path is refused. A file that was cut short, changed, or belongs to another kind of model is refused too
+(files/saving.py).
 """
 
 from __future__ import annotations
 
+import difflib
+import logging
 from pathlib import Path
 from typing import TypeVar
 
@@ -59,8 +63,25 @@ def find_model(name: str | Path, root: Path = WEIGHTS_FOLDER) -> Path:
         run = folder / "model"  # a training run keeps its model here
         return run if not (folder / MANIFEST).exists() and run.is_dir() else folder
     if isinstance(name, Path) or folder.is_absolute() or name.count("/") != 1 or name.startswith("."):
-        names = ", ".join(bundled(root)) or "none"
-        raise ModelFileError(
-            f"there is no model {str(name)!r}: no folder of that name, and the bundled ones are {names}"
-        )
-    return download(name)
+        raise ModelFileError(_no_such_model(str(name), bundled(root)))
+    if folder.parent.is_dir():
+        raise ModelFileError(_mistyped(folder))
+    try:
+        return download(name, local_files_only=True)
+    except ModelFileError:
+        logging.getLogger("linverse").warning("there is no folder %r: asking the Hugging Face hub for it", name)
+        return download(name)
+
+
+def _mistyped(folder: Path) -> str:
+    """Who has a folder `runs` and asks for `runs/fashon` means a folder, not somebody's model on the hub."""
+    near = difflib.get_close_matches(folder.name, [path.name for path in folder.parent.iterdir()])
+    hint = f"; there is {', '.join(str(folder.parent / name) for name in near)}" if near else ""
+    return f"there is no folder {str(folder)!r} in {str(folder.parent)!r}{hint} (`from_pretrained` takes it for an id of the hub)"
+
+
+def _no_such_model(name: str, names: list[str]) -> str:
+    said = f"there is no model {name!r}: no folder of that name, and the bundled ones are {', '.join(names) or 'none'}"
+    if not any(name.startswith(f"{main}-") for main in names):
+        return said
+    return f"{said}. Score networks and other companions of a model are in the repository's src/linverse/weights, not in the package"

@@ -12,13 +12,13 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from linverse.extras import require
 from linverse.memory import check_memory
 from linverse.models.bases import CropSource, ImageSource, Source
 from linverse.models.denoiser import Denoiser
@@ -32,6 +32,9 @@ from linverse.training.interruption import StopRequest
 from linverse.training.muon import MuonAdamW
 from linverse.training.progress import Reporter
 from linverse.training.sources import fingerprint
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 Trainable = LearnedEnergy | Denoiser  # what a run can train: it owns its network and its loss
 
@@ -74,7 +77,8 @@ def build_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.Op
 
 def make_accelerator() -> Accelerator:
     """accelerate's view of the processes. Without a GPU it must be told of CPUs, or each of several processes would train alone."""
-    accelerator = Accelerator(mixed_precision="no", cpu=not torch.accelerator.is_available())
+    kind: type[Accelerator] = require("accelerate", "train").Accelerator
+    accelerator = kind(mixed_precision="no", cpu=not torch.accelerator.is_available())
     launched = int(os.environ.get("WORLD_SIZE", "1"))
     if launched != accelerator.num_processes:
         raise RuntimeError(

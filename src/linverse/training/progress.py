@@ -1,10 +1,12 @@
-"""What a training run says: a progress bar on a terminal, a line a minute elsewhere, a JSON-lines log and TensorBoard always."""
+"""What a training run says: a progress bar on a terminal, a line a minute elsewhere, a JSON-lines log and TensorBoard always,
+and the trackers that are asked for (trackers.py)."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -13,11 +15,23 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
+from linverse.extras import require
+from linverse.training.trackers import open_trackers
+
 
 class Reporter:
     """Shows and logs the course of a run; silent on all but the main process."""
 
-    def __init__(self, folder: Path, steps: int, start: int, main: bool = True, tensorboard: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        steps: int,
+        start: int,
+        main: bool = True,
+        tensorboard: bool = True,
+        track: Sequence[str] = (),
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
         self.folder, self.steps, self.main = folder, steps, main
         self.console = Console()
         self.bar = Progress(
@@ -34,7 +48,8 @@ class Reporter:
         self.last_line = time.monotonic()
         self.moments = deque([self.last_line], maxlen=200)  # of the latest steps: how fast it goes now, on this machine
         self.smooth: dict[str, float] = {}
-        self._tensorboard = tensorboard
+        self._tensorboard, self._track, self._config = tensorboard, tuple(track), config or {}
+        self.trackers: list[Any] = []
         self.log: TextIO | None = None
         self.writer: Any = None
 
@@ -42,7 +57,9 @@ class Reporter:
         if self.main:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.log = (self.folder / "log.jsonl").open("a", encoding="utf-8")
+            self.trackers = open_trackers(self._track, self.folder, self._config)
             if self._tensorboard:
+                require("tensorboard", "train")
                 from torch.utils.tensorboard import SummaryWriter
 
                 self.writer = SummaryWriter(str(self.folder / "tensorboard"))
@@ -57,6 +74,8 @@ class Reporter:
             self.log.close()
         if self.writer is not None:
             self.writer.close()
+        for tracker in self.trackers:
+            tracker.finish()
 
     def step(self, step: int, seconds: float, metrics: dict[str, float]) -> None:
         """After every step."""
@@ -101,3 +120,5 @@ class Reporter:
         if self.writer is not None:
             for key, value in metrics.items():
                 self.writer.add_scalar(f"{kind}/{key}", value, step)
+        for tracker in self.trackers:
+            tracker.log({f"{kind}/{key}": value for key, value in metrics.items()}, step=step)

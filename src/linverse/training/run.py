@@ -5,7 +5,7 @@ run(config, folder) → folder/model (weights, self-tests, card), folder/log.jso
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -38,9 +38,9 @@ def run(
         return go_on(trainer, name or folder.name, tensorboard=tensorboard)
 
 
-def go_on(trainer: Trainer, name: str, *, tensorboard: bool = True) -> Card | None:
+def go_on(trainer: Trainer, name: str, *, tensorboard: bool = True, track: Sequence[str] = ()) -> Card | None:
     """The rest of a run that was started: all steps that are left, then normalise, test and save."""
-    _loop(trainer, tensorboard)
+    _loop(trainer, tensorboard, track)
     trainer.accelerator.wait_for_everyone()
     return finish(trainer, trainer.folder / "model", name) if trainer.accelerator.is_main_process else None
 
@@ -68,10 +68,10 @@ def describe_start(trainer: Trainer, name: str) -> str:
     return f"{name}: {parameter_count(trainer.model):,} parameters, {state}; folder {trainer.folder}"
 
 
-def _loop(trainer: Trainer, tensorboard: bool) -> None:
-    main = trainer.accelerator.is_main_process
+def _loop(trainer: Trainer, tensorboard: bool, track: Sequence[str]) -> None:
+    main, config = trainer.accelerator.is_main_process, trainer.config
     with (
-        Reporter(trainer.folder, trainer.config.steps, trainer.step, main, tensorboard) as reporter,
+        Reporter(trainer.folder, config.steps, trainer.step, main, tensorboard, track, config.to_dict()) as reporter,
         StopRequest() as stop,
     ):
 
