@@ -48,7 +48,7 @@ class OutputFolder:
         return [name for name in files if not Path(name).is_absolute() and ".." not in Path(name).parts]
 
     def _check(self, name: str) -> None:
-        if (self.folder / name).exists() and name not in self.own:
+        if (self.folder / name).exists() and name not in (*self.own, *self.files):
             raise ValueError(
                 f"{self.folder / name} exists and no earlier `{self.command}` wrote it; give another --out"
             )
