@@ -44,7 +44,7 @@ REFERENCES = 2**16  # pixels of held-out images on which the model's own error i
 POINTS = 61  # of the posterior's grid
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NoiseSearch(Search):
     """The posterior of σ, and how it was found; errors are of log σ, that is relative ones of σ."""
 
@@ -150,7 +150,7 @@ def first_guess(images: CensoredImages) -> float:
     hidden = images.censored
     known = ~(hidden[..., 1:, 1:] | hidden[..., 1:, :-1] | hidden[..., :-1, 1:] | hidden[..., :-1, :-1])
     values = fine[known] if bool(known.any()) else fine.flatten()
-    return min(1.0, max(0.01, 1.4826 * float(values.abs().median())))
+    return min(1.0, max(2e-3, 1.4826 * float(values.abs().median())))
 
 
 def _posterior(chain: _Chain) -> _Found:
