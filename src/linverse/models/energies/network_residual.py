@@ -35,6 +35,7 @@ SATURATION = 6.0  # of the magnified features, in standard deviations
 WIDEST = 8.0  # of v, in nats either way
 TILED_FROM = 640 * 640  # pixels from which on a picture goes through the network in tiles …
 TILE = 512  # … of this side
+MARGIN = 64  # pixels around a tile at most: what lies beyond, though within reach, moves a mean by 3e-8 (benchmarks/large_pictures.py)
 
 PLANES = 6  # w, x̂_G, m, φ̄, the mean of ½φ log(1−φ), V̄; one of each for every channel
 
@@ -110,7 +111,7 @@ class NetworkResidual(nn.Module):
     @property
     def _margin(self) -> int:
         assert self.network.reach is not None
-        return self.divisor * math.ceil(self.network.reach / self.divisor)
+        return self.divisor * math.ceil(min(self.network.reach, MARGIN) / self.divisor)
 
 
 def magnifiable(x: Tensor) -> Tensor:
