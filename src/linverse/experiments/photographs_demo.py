@@ -58,7 +58,7 @@ def scratches(side: int, seed: int = 0) -> Tensor:
         along = (rows - centre[0]) * math.sin(turn) + (columns - centre[1]) * math.cos(turn)
         across = (rows - centre[0]) * math.cos(turn) - (columns - centre[1]) * math.sin(turn)
         bent = across + 6 * place * torch.sin(along / 15)
-        missing |= (bent.abs() < 1.2) & (along.abs() < side * (0.15 + 0.3 * length))
+        missing |= (bent.abs() < 0.006 * side) & (along.abs() < side * (0.15 + 0.3 * length))
     return ~missing[None, None]
 
 
