@@ -39,10 +39,10 @@ def photographs_figure(answers: tuple[PhotographAnswer, ...], model: str) -> Fig
         draw_cell(row[1], result.mean, None)
         caption(row[1], "restored", f"{result.psnr:.1f} dB, {result.mean_from}")
         expected, actual = smoothed(result.std), smoothed((result.mean - result.truth).abs())
-        top = 255 * float(expected.flatten().quantile(0.99))
+        top = 255 * max(float(values.flatten().quantile(0.99)) for values in (expected, actual))
         for cell, values, name in ((row[2], expected, "expected error"), (row[3], actual, "actual error")):
             draw_cell(cell, 255 * values, (STD_COLOURS, 0.0, max(top, 1e-6)))
-            caption(cell, name, f"typically {255 * float(values.square().mean().sqrt()):.1f} of 255; bright: {top:.0f}")
+            caption(cell, name, f"{255 * float(values.square().mean().sqrt()):.1f} of 255; bright: {top:.0f}")
         for number in range(SHOWN):
             draw_cell(row[4 + number], result.samples[number] if number < len(result.samples) else None, None)
             caption(row[4 + number], "posterior sample")
@@ -52,8 +52,8 @@ def photographs_figure(answers: tuple[PhotographAnswer, ...], model: str) -> Fig
 
 
 def found_text(answer: PhotographAnswer) -> str:
-    """`σ found 0.101, true 0.1`, for each parameter."""
-    return "; ".join(
+    """`σ found 0.101, true 0.1`, a line for each parameter."""
+    return "\n".join(
         f"{LABELS[name]} found {value:.3g}, true {truth:g}" for name, (value, _, _, truth) in answer.found.items()
     )
 
