@@ -1,8 +1,8 @@
 """Every answer to one measurement: what a picture was, how sure we are, what else it could have been, and whether to trust that.
 
-One `Posterior` serves all of it, and U(y, Σ) is evaluated once. The one-shot map of standard deviations is exact for masks and noise, where
-Σ is diagonal in pixels; for blurs and super-resolution it is the diagonal approximation, and the spread of samples takes its place where
-there are enough of them. Samples are taken at the floor λ_min, where the energy knows their density: log p(x|y) ranks them, in nats.
+One `Posterior` serves all of it, and U(y, Σ) is evaluated once. Under white noise one evaluation is the answer. Elsewhere (masks, blurs,
+super-resolution) it is a first one: mean and standard deviation are those of the samples where there are enough of them. Samples are
+taken at the floor λ_min, where the energy knows their density: log p(x|y) ranks them, in nats.
 A model that carries held-out images says whether the picture is like them, and whether it is calibrated for this noise (typicality.py).
 """
 
@@ -20,13 +20,14 @@ from linverse.blind import restore as integrated_mean
 from linverse.energy import Energy
 from linverse.measurement import Measurement
 from linverse.metrics.pixel import decibels
-from linverse.posterior import Posterior, in_unit
+from linverse.posterior import Posterior, in_precision_of, in_unit
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator
 from linverse.typicality import Calibration, Typicality, calibration, measurement_typicality, reference_images
 
 FEWEST_FOR_SPREAD = 4  # samples; a spread of fewer says nothing
 LARGEST_STD = 0.5  # of anything between 0 and 1
+INTEGRATED_PIXELS = 2**14  # of images whose unknown parameters are integrated out
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Restoration:
     dim: int
     free: int
     truth: Tensor | None = None
+    mean_from: str = "one network evaluation"
     samples: Tensor = field(default_factory=lambda: torch.empty(0))
     log_probs: Tensor = field(default_factory=lambda: torch.empty(0))
     log_prob_mean: float | None = None
@@ -91,6 +93,7 @@ class Restoration:
             "dimensions": self.dim,
             "free_dimensions": self.free,
             "log_evidence_nats": self.evidence,
+            "mean_from": self.mean_from,
             "std_from": self.std_from,
             "largest_std": float(self.std.max()),
             "evaluations_per_sample": self.evaluations,
@@ -162,7 +165,10 @@ def compare_with_references(posterior: Posterior) -> tuple[Typicality | None, Ca
     """Is the picture like the held-out images, and is the model calibrated for its noise? An evaluation of each of them for either."""
     energy, cov = posterior.energy, posterior.covariance
     reference = reference_images(energy)
-    if reference is None:
+    if reference is None or reference.shape[1:] != (
+        cov.channels,
+        *cov.size,
+    ):  # a picture of another size has another energy
         return None, None
     key, observed = keyed_generator("typicality"), posterior.evaluate().energy
     typicality = measurement_typicality(energy, posterior.measurement, reference, key, observed=observed)
@@ -178,10 +184,16 @@ def add_samples(
         return result
     drawn = posterior.draw(samples, path, generator=keyed_generator(seed, "restore"), finish="floor", progress=progress)
     result = replace(result, samples=drawn.samples, evaluations=drawn.evaluations, completed=drawn.completed)
-    if result.std_from != "one-shot" and len(drawn.samples) >= FEWEST_FOR_SPREAD:
-        spread = f"the spread of {len(drawn.samples)} samples"
-        result = replace(result, std=drawn.samples.std(dim=0), std_from=spread)
+    if len(drawn.samples) >= FEWEST_FOR_SPREAD and not white(posterior):
+        mean, std, number = drawn.samples.mean(dim=0), drawn.samples.std(dim=0), f"{len(drawn.samples)} samples"
+        result = replace(result, mean=mean, std=std, mean_from=f"of {number}", std_from=f"the spread of {number}")
     return with_densities(result, posterior) if drawn.completed else result
+
+
+def white(posterior: Posterior) -> bool:
+    """Whether the noise is the same everywhere: then one evaluation is the mean itself, and samples would only add their own error."""
+    low, high = posterior.covariance.log_variance.aminmax()
+    return bool(high - low < 1e-3)
 
 
 @torch.no_grad()
@@ -247,9 +259,16 @@ def restore_blindly(
     True
     """
     found = search(energy, raw, family, axes, seed=seed, progress=progress)
-    mean = integrated_mean(energy, found.final, seed=seed)[0]
+    return restore_found(energy, raw, family, found, seed=seed)
+
+
+def restore_found(energy: Energy, raw: Tensor, family: Family, found: Search, *, seed: int = 0) -> BlindRestoration:
+    """The image with what a search found integrated out; a large one, whose parameters are known to a percent, with the best plugged in."""
+    final = replace(found.final, raw=in_precision_of(energy, raw))
+    mean = integrated_mean(energy, final, integrate=raw[0, 0].numel() <= INTEGRATED_PIXELS, seed=seed)[0]
+    found = replace(found, rounds=(*found.rounds[:-1], (found.axes, final)))
     reference = reference_images(energy)
-    if reference is None:
+    if reference is None or reference.shape[1:] != raw.shape[1:]:
         return BlindRestoration(found, mean)
     theta = {name: raw.new_tensor([value]) for name, value in found.final.best.items()}
     measurement = family.measurement(raw, theta)

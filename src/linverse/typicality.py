@@ -42,6 +42,7 @@ from linverse.store.references import references_of
 FEWEST = 20  # reference images
 LEVEL = 0.02  # of a false alarm
 TOLD = 10.0  # times the images' own variance: noise above it tells nothing of a model
+BATCHED_PIXELS = 2**12  # of pictures that are scored many at a time
 LARGEST_BIAS, LARGEST_SLOPE_ERROR = 0.05, 0.3  # of the covariance score, before a model is not trusted with a Σ
 
 
@@ -265,6 +266,21 @@ class Scores:
         return f"Scores({len(self.log_density)} images, log p from {low} to {high} nats)"
 
 
+def score_pictures(energy: Energy, x: list[Tensor], *, seed: int = 0, progress: Progress = silent) -> Scores:
+    """The same for pictures [1, C, H, W] of any sizes; those of one size are compared with held-out images, if they are of it too."""
+    if len({tuple(picture.shape) for picture in x}) == 1 and x[0][0, 0].numel() <= BATCHED_PIXELS:
+        return score_images(energy, torch.cat(x), seed=seed, progress=progress)
+    values: list[Tensor] = []
+    try:
+        for picture in x:
+            values.append(score_images(energy, picture, seed=seed).log_density)
+            progress("scoring", len(values), len(x))
+    except KeyboardInterrupt:
+        if not values:
+            raise
+    return Scores(torch.cat(values), None)
+
+
 def score_images(
     energy: Energy, images: ImageLike, *, seed: int = 0, chunk: int = 32, progress: Progress = silent
 ) -> Scores:
@@ -295,7 +311,7 @@ def score_images(
         if not values:
             raise
     log_density, reference = torch.cat(values), reference_images(energy)
-    if reference is None:
+    if reference is None or reference.shape[1:] != x.shape[1:]:
         return Scores(log_density, None)
     expected = noisy_energies(energy, cov, reference, keyed_generator(seed, "reference"))
     return Scores(log_density, compare(-log_density, expected[None]))

@@ -149,7 +149,7 @@ def test_scores_tell_the_typical_from_the_foreign(
 ) -> None:
     energy = Digits()
     monkeypatch.setattr(linverse.store.hub, "load", lambda name, device="cpu": energy)
-    run("score", "digit.png", "chess.png")
+    run("score", "digit.png", "chess.png", "--model", "any")
     said = capsys.readouterr().out
     rows = {row["image"]: row for row in csv.DictReader((inside / "scores/scores.csv").open())}
     assert rows["chess.png"]["unusual"] == "True"
@@ -172,7 +172,7 @@ def test_scores_tell_the_typical_from_the_foreign(
 
 def test_scores_without_references_are_as_before(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linverse.store.hub, "load", lambda name, device="cpu": exact_digits())
-    run("score", "digit.png")
+    run("score", "digit.png", "--model", "any")
     found = record("scores")
     assert found["reference_images"] == 0
     assert set(found["scores"][0]) == {"rank", "image", "log_density_nats", "bits_per_dim"}
@@ -187,12 +187,13 @@ def test_blind_judges_the_picture_under_what_it_found(
     monkeypatch.setattr(linverse.store.hub, "load", lambda name, device="cpu": Digits())
     noisy = Denoising(0.15).measure(digit(3), keyed_generator(7)).raw
     np.save(inside / "noisy.npy", noisy[0].numpy())
-    run("blind", "noisy.npy", "--family", "noise")
+    run("blind", "noisy.npy", "--family", "noise", "--model", "any")
     found = record("noisy-blind")["typicality"]
     assert not found["unusual"]
     assert f"with these values, against 277 held-out images: {found['verdict']}" in capsys.readouterr().out
     # a chessboard seen through a narrow blur: no width makes a digit of it
-    run("blind", "chess.png", "--family", "gaussian-blur", "--simulate", "std=0.3", "--sigma", 0.05, "--out", "chess")
+    options = ("--simulate", "std=0.3", "--sigma", 0.05, "--out", "chess", "--model", "any")
+    run("blind", "chess.png", "--family", "gaussian-blur", *options)
     assert record("chess")["typicality"]["unusual"]
 
 

@@ -1,6 +1,7 @@
 """Blind estimation: which degradation made this image? Families of them, evidence over a grid, grids that zoom in."""
 
 from linverse.blind.ascent import maximise
+from linverse.blind.automatic import FoundDegradation, find_degradation, search_blur
 from linverse.blind.estimate import BlindEstimate, estimate, log_evidence, noise_bound, noise_levels, restore
 from linverse.blind.families import (
     Family,
@@ -11,6 +12,7 @@ from linverse.blind.families import (
     UnknownNoise,
     UnknownNoiseBox,
 )
+from linverse.blind.noise_level import NoiseSearch, search_noise
 from linverse.blind.search import FAMILIES, Axis, FamilyPreset, Search, search, search_noise_levels, simulate
 
 __all__ = [
@@ -19,6 +21,8 @@ __all__ = [
     "BlindEstimate",
     "Family",
     "FamilyPreset",
+    "FoundDegradation",
+    "NoiseSearch",
     "Parameters",
     "Search",
     "UnknownGaussianBlur",
@@ -27,12 +31,15 @@ __all__ = [
     "UnknownNoise",
     "UnknownNoiseBox",
     "estimate",
+    "find_degradation",
     "log_evidence",
     "maximise",
     "noise_bound",
     "noise_levels",
     "restore",
     "search",
+    "search_blur",
+    "search_noise",
     "search_noise_levels",
     "simulate",
 ]

@@ -21,6 +21,8 @@ from linverse.energy import Energy, check_pair, evaluate, evaluate_in_basis, in_
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
 
+CHUNK_PIXELS = 2**17
+
 
 def log_evidence(
     energy: Energy,
@@ -37,7 +39,7 @@ def log_evidence(
     The added noise is the same for all of them.
     """
     image = checked_raw(energy, raw)
-    count = len(next(iter(theta.values())))
+    count, chunk = len(next(iter(theta.values()))), min(chunk, rows_at_a_time(image))
     noise = normal_like(image, keyed_generator("blind", seed))
     out: list[Tensor] = []
     for rows in torch.arange(count).split(chunk):
@@ -49,6 +51,11 @@ def log_evidence(
         out.append(-(energy(lifted.y, lifted.cov) + lifted.log_gain + lifted.fill_log_density))
         progress("evidence", int(rows[-1]) + 1, count)
     return torch.cat(out)
+
+
+def rows_at_a_time(image: Tensor) -> int:
+    """How many copies of an image [1, C, H, W] are evaluated together, whatever its size."""
+    return max(1, CHUNK_PIXELS // image.numel())
 
 
 def checked_raw(energy: Energy, raw: ImageLike) -> Tensor:
@@ -220,7 +227,7 @@ def restore(
     keep = order[: int((weights[order].cumsum(0) < mass).sum()) + 1] if integrate else order[:1]
     share = (weights[keep] / weights[keep].sum()).to(result.raw.dtype)
     noise = normal_like(result.raw, keyed_generator("blind", seed))
-    total = torch.zeros_like(result.raw)
+    total, chunk = torch.zeros_like(result.raw), min(chunk, rows_at_a_time(result.raw))
     for part, weight in zip(keep.split(chunk), share.split(chunk), strict=True):
         theta = {name: values[part].to(result.raw) for name, values in grid_product(result.axes).items()}
         measurement = result.family.measurement(result.raw, theta)

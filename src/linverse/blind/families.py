@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -86,9 +86,9 @@ class UnknownMask:
         return _pixels(raw, levels[chosen.long()])
 
 
-def _blurred(raw: Tensor, transfer: Tensor, log_noise: Tensor) -> Measurement:
-    """Raw pixels under real transfer functions [n, H, W], periodic."""
-    template = identity("fourier", raw.shape, raw)
+def _blurred(raw: Tensor, transfer: Tensor, log_noise: Tensor, basis: str = "fourier") -> Measurement:
+    """Raw pixels under real transfer functions [n, H, W] in the basis of periodic (Fourier) or mirrored (DCT) pictures."""
+    template = identity(basis, raw.shape, raw)
     sign = torch.where(transfer < 0, -1.0, 1.0).to(raw.dtype)[:, None]
     gain = transfer.abs().clamp_min(torch.finfo(raw.dtype).tiny)[:, None]
     repeated = raw.expand(len(transfer), -1, -1, -1)
@@ -97,15 +97,20 @@ def _blurred(raw: Tensor, transfer: Tensor, log_noise: Tensor) -> Measurement:
 
 @dataclass(frozen=True)
 class UnknownGaussianBlur:
-    """A periodic Gaussian blur of unknown width `std` (pixels) with noise `sigma`, known or, if in theta, unknown too."""
+    """A Gaussian blur of unknown width `std` (pixels) with noise `sigma`, known or, if in theta, unknown too.
+
+    Beyond its edges a picture goes on periodically or, as photographs rather do, mirrored ("reflecting").
+    """
 
     sigma: float
     names: tuple[str, ...] = ("std",)
+    boundary: Literal["periodic", "reflecting"] = "periodic"
 
     def measurement(self, raw: Tensor, theta: Parameters) -> Measurement:
-        transfer = gaussian_transfer(theta["std"], (raw.shape[2], raw.shape[3]), "periodic")
+        transfer = gaussian_transfer(theta["std"], (raw.shape[2], raw.shape[3]), self.boundary)
         sigma = theta["sigma"] if "sigma" in theta else torch.as_tensor(self.sigma, dtype=raw.dtype)
-        return _blurred(raw, transfer, _rows(2 * sigma.log()))
+        basis = "fourier" if self.boundary == "periodic" else "dct"
+        return _blurred(raw, transfer, _rows(2 * sigma.log()), basis)
 
 
 @dataclass(frozen=True)

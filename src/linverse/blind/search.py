@@ -184,12 +184,13 @@ def search(
     family: Family,
     axes: tuple[Axis, ...],
     *,
+    count: int | None = None,
     seed: int = 0,
     progress: Progress = silent,
 ) -> Search:
-    """The posterior over θ on grids that zoom in, for one image [1, C, H, W]."""
+    """The posterior over θ on grids that zoom in, of `count` points per axis after the first, for one image [1, C, H, W]."""
     rounds: list[tuple[tuple[Axis, ...], BlindEstimate]] = []
-    count = 61 if len(axes) == 1 else 31
+    count = count or (61 if len(axes) == 1 else 31)
     while True:
         grid = {axis.name: (axis.values() * axis.scale).to(raw) for axis in axes}
         result = estimate(energy, raw, family, grid, seed=seed, chunk=32, progress=progress)

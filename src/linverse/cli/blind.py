@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -17,8 +17,10 @@ from linverse.report.console import note, plain_warnings
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from linverse.blind import Axis, Family, FamilyPreset
+    from linverse.blind import Axis, Family, FamilyPreset, Search
+    from linverse.data.picture import Picture
     from linverse.models.energies.learned import LearnedEnergy
+    from linverse.progress import Progress
     from linverse.report.output import OutputFolder
     from linverse.restoration import BlindRestoration
 
@@ -32,11 +34,12 @@ families:
   line-blur        a straight motion of unknown angle and length; --sigma is the noise on top of it
 
 examples:
-  linverse blind noisy.npy --family noise
+  linverse blind photo.png                                             how noisy is it?
   linverse blind blurred.png --family gaussian-blur --sigma 0.01
-  linverse blind shoe.png --family noise --simulate sigma=0.2        degrade a clean picture first, and compare
+  linverse blind shoe.png --family noise --simulate sigma=0.2 --model fashion-mnist     degrade a clean picture, and compare
 
-8-bit pictures cut noise off at black and white; a numpy array (.npy) of the raw values does not.
+Files of 8 or 16 bits cut noise off at black and white and round it: the noise family knows that. Of a large picture it looks at tiles
+spread over it, gaussian-blur at its middle.
 """
 PLANNED = ("measurement.png", "measurement.npy", "restored.png", "restored.npy", "evidence.csv", "figure.png")
 
@@ -47,7 +50,7 @@ class BlindOptions:
 
     image: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE")]
     """the picture, or a numpy array (.npy)"""
-    family: Annotated[str, tyro.conf.arg(metavar="NAME")]
+    family: Annotated[str, tyro.conf.arg(metavar="NAME")] = "noise"
     """noise, noise-box, gaussian-blur or line-blur"""
     sigma: Annotated[
         float | None,
@@ -61,7 +64,9 @@ class BlindOptions:
     """where to look for sigma (noise, noise-box), std (gaussian-blur) or length (line-blur); it is refined from there"""
     simulate: Annotated[str | None, tyro.conf.arg(metavar="NAME=VALUE,…", help_behavior_hint="")] = None
     """the picture is clean: degrade it first with these parameters, as in sigma=0.2 or angle=30,length=7"""
-    model: str = "fashion-mnist"
+    model: Annotated[
+        str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: photographs, or photographs-grey)")
+    ] = None
     """a bundled name, a folder, or an id of the hub"""
     device: str = "cpu"
     """where the network runs: cpu, cuda, mps"""
@@ -83,26 +88,41 @@ def main(arguments: list[str]) -> None:
 
 def run(options: BlindOptions, console: Console) -> None:
     """Load, search, restore, write."""
-    from linverse.energy import fixed_shape
+    from linverse.blind import NoiseSearch
+    from linverse.data.pictures import fitted, read_told
     from linverse.report.blind import show
     from linverse.report.console import ProgressBars
     from linverse.report.output import OutputFolder
-    from linverse.restoration import restore_blindly
+    from linverse.restoration import restore_found
+    from linverse.store.choice import model_for
     from linverse.store.hub import load
 
     started = time.monotonic()
-    preset = named_family(options)
-    energy = load(options.model, options.device)
-    axes = chosen_axes(options, preset, fixed_shape(energy)[1:])
-    family = preset.build(known_noise(options, preset))
+    preset, tell = named_family(options), partial(note, console)
+    sigma = known_noise(options, preset)
+    picture = read_told(options.image, tell)
+    name = options.model or model_for(picture.channels)
+    energy = load(name, options.device)
+    picture = fitted(picture, energy.shape, tell=tell, resize=options.resize)
+    axes, family = chosen_axes(options, preset, picture.size), preset.build(sigma)
+    if None in energy.shape:
+        family = mirrored(family)
     truth = parse_truth(options.simulate, axes) if options.simulate is not None else None
-    raw, clean = measure(options, family, axes, truth, energy, console)
+    picture, clean = measure(options, family, axes, truth, picture)
+    raw = picture.pixels
     out = OutputFolder(options.out or Path(f"{options.image.stem}-blind"), "linverse blind", PLANNED)
     out.write_image("measurement.png", raw[0])
     out.write_array("measurement.npy", raw[0])
     with ProgressBars(console) as progress:
-        result = restore_blindly(energy, raw.to(options.device), family, axes, seed=options.seed, progress=progress)
-    write(out, options, result, truth, clean, time.monotonic() - started)
+        found = find_out(options, energy, picture, family, axes, progress)
+    cut = float(picture.clipped.float().mean())
+    if "sigma" in family.names and not isinstance(found, NoiseSearch) and cut > 0.2:
+        tell(
+            f"note: {100 * cut:.0f} % of the pixels are black or white. If noise was cut off there it is underestimated: give the raw "
+            "values as a .npy array, or ask for the noise family without --grid"
+        )
+    result = restore_found(energy, raw.to(options.device), family, found, seed=options.seed)
+    write(out, options, name, result, truth, clean, time.monotonic() - started)
     show(console, result, truth, out)
 
 
@@ -161,37 +181,51 @@ def parse_truth(text: str, axes: tuple[Axis, ...]) -> dict[str, float]:
     return values
 
 
+def mirrored(family: Family) -> Family:
+    """A Gaussian blur of pictures that go on mirrored beyond their edges, as photographs rather do than periodically."""
+    from linverse.blind import UnknownGaussianBlur
+
+    return replace(family, boundary="reflecting") if isinstance(family, UnknownGaussianBlur) else family
+
+
 def measure(
-    options: BlindOptions,
-    family: Family,
-    axes: tuple[Axis, ...],
-    truth: dict[str, float] | None,
-    energy: LearnedEnergy,
-    console: Console,
-) -> tuple[Tensor, Tensor | None]:
-    """The raw data [1, C, H, W], and the clean picture if they were simulated."""
+    options: BlindOptions, family: Family, axes: tuple[Axis, ...], truth: dict[str, float] | None, picture: Picture
+) -> tuple[Picture, Tensor | None]:
+    """The raw data, and the clean picture if they were simulated."""
     from linverse.blind.search import simulate
-    from linverse.data.pictures import read_image
-    from linverse.energy import fixed_shape
     from linverse.rng import keyed_generator
 
-    x = read_image(options.image, fixed_shape(energy), partial(note, console), resize=options.resize)
-    if truth is not None:
-        theta = {axis.name: truth[axis.name] * axis.scale for axis in axes}
-        return simulate(family, x, theta, keyed_generator(options.seed, "measure")), x
-    cut = float(((x == 0) | (x == 1)).float().mean())
-    if "sigma" in family.names and options.image.suffix.lower() != ".npy" and cut > 0.2:
-        note(
-            console,
-            f"note: {100 * cut:.0f} % of the pixels are black or white. If noise was cut off there it is underestimated: "
-            "give the raw values as a .npy array",
-        )
-    return x, None
+    if truth is None:
+        return picture, None
+    theta = {axis.name: truth[axis.name] * axis.scale for axis in axes}
+    raw = simulate(family, picture.pixels, theta, keyed_generator(options.seed, "measure"))
+    return replace(picture, pixels=raw, depth=None, step=None), picture.pixels
+
+
+def find_out(
+    options: BlindOptions,
+    energy: LearnedEnergy,
+    picture: Picture,
+    family: Family,
+    axes: tuple[Axis, ...],
+    progress: Progress,
+) -> Search:
+    """The posterior over the family's parameters: on grids, or by few evaluations for clipped noise and for large pictures."""
+    from linverse.blind import UnknownGaussianBlur, UnknownNoise, search, search_blur, search_noise
+
+    raw = picture.pixels.to(options.device)
+    large = None in energy.shape and options.grid is None
+    if isinstance(family, UnknownNoise) and options.grid is None and (large or picture.depth is not None):
+        return search_noise(energy, picture, seed=options.seed, progress=progress)
+    if isinstance(family, UnknownGaussianBlur) and large:
+        return search_blur(energy, raw, family.sigma, seed=options.seed, progress=progress)
+    return search(energy, raw, family, axes, seed=options.seed, progress=progress)
 
 
 def write(
     out: OutputFolder,
     options: BlindOptions,
+    model: str,
     result: BlindRestoration,
     truth: dict[str, float] | None,
     clean: Tensor | None,
@@ -199,6 +233,7 @@ def write(
 ) -> None:
     """The picture restored, the evidence as a table and a figure, the numbers."""
     import linverse
+    from linverse.blind import NoiseSearch
     from linverse.report.blind import blind_figure, estimates, evidence_table
     from linverse.report.style import figure_bytes
 
@@ -207,10 +242,14 @@ def write(
     out.write("evidence.csv", evidence_table(result.search).encode())
     pictures = [("measurement", result.raw), ("restored", result.mean)]
     pictures += [("truth", clean[0])] if clean is not None else []
-    title = f"{options.image.name}  ·  {options.family}  ·  model {Path(options.model).name}"
+    title = f"{options.image.name}  ·  {options.family}  ·  model {Path(model).name}"
     out.write("figure.png", figure_bytes(lambda: blind_figure(result.search, pictures, truth, title)))
-    named = ("family", "sigma", "model", "seed")
-    settings = {"image": options.image.name} | {name: getattr(options, name) for name in named}
+    named = ("family", "sigma", "seed")
+    settings: dict[str, Any] = {"image": options.image.name, "model": model} | {
+        name: getattr(options, name) for name in named
+    }
+    if isinstance(result.search, NoiseSearch):
+        settings["search"] = result.search.record()
     judged = {"typicality": result.typicality.records()[0]} if result.typicality else {}
     record = {**settings, "linverse": linverse.__version__, "seconds": round(seconds, 1), **judged}
     out.finish({"completed": True, **record, "estimates": estimates(result.search, truth)})

@@ -1,9 +1,10 @@
-"""`linverse restore IMAGE --task NAME | --mask MASK`: what the picture was, how sure we are, what else it could have been."""
+"""`linverse restore IMAGE … --task NAME | --mask MASK | --auto`: what the picture was, how sure we are, what else it could have been."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,22 +18,28 @@ from linverse.report.console import note, plain_warnings
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from linverse.data.picture import Picture
     from linverse.degradations import Degradation
+    from linverse.energy import Shape
     from linverse.measurement import Measurement
     from linverse.models.energies.learned import LearnedEnergy
+    from linverse.progress import Progress
     from linverse.restoration import Restoration
 
 HELP = """Restore a degraded picture: the posterior mean, how sure it is, and samples ranked by their log-density.
 
-The picture is the measurement itself, unless --simulate says that it is clean and shall be degraded first.
+The picture is the measurement itself, of any size, in colour or grey, unless --simulate says that it is clean and shall be degraded first.
 
 examples:
-  linverse restore shoe.png --task box --simulate        hide a square of a clean picture, then restore it
+  linverse restore photo.jpg --auto                        find out how noisy it is, and take the noise away
+  linverse restore photo.jpg --task denoise --sigma 0.1    white noise of a known level; or a map of it: --sigma map.npy
   linverse restore blurred.png --task gauss:std=1.5        undo a known blur; its noise is sigma=0.01 unless you say
+  linverse restore blurred.png --task gauss --auto         undo a Gaussian blur of unknown width and noise
   linverse restore torn.png --mask mask.png                white = measured, black = missing (or use the alpha channel)
-  linverse restore small.png --task superres                    a 7×7 picture becomes a 28×28 one
+  linverse restore small.png --task sr4                    a picture of four times the width and height
+  linverse restore shoe.png --task box --simulate --model fashion-mnist       hide a square of a clean picture, then restore it
 
-tasks: denoise, box, half, right-half, random-pixels, gauss, motion, defocus, superres, demosaic;
+tasks: denoise, box, half, right-half, random-pixels, gauss, motion, defocus, superres (sr2, sr4), demosaic;
 options follow a colon: gauss:std=1,sigma=0.02
 """
 MOST_SAMPLES = 1000
@@ -40,21 +47,26 @@ MOST_SAMPLES = 1000
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    """Restore a degraded picture."""
+    """Restore degraded pictures."""
 
-    image: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE")]
-    """the picture; colour is converted with a notice. A .npy array keeps noise beyond black and white"""
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE …")]
+    """the pictures: PNG, JPEG, TIFF, WebP, … A .npy array keeps noise beyond black and white"""
     task: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = None
-    """which degradation made it (or shall, with --simulate)"""
+    """which degradation made them (or shall, with --simulate)"""
     mask: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
     """a picture that says which pixels were measured (white) and which are missing (black)"""
     sigma: Annotated[
-        float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="(default: the task's own; 0.001 with --mask)")
+        str | None,
+        tyro.conf.arg(metavar="FLOAT|FILE", help_behavior_hint="(default: the task's own; 0.001 with --mask)"),
     ] = None
-    """standard deviation of the noise, white being 1"""
+    """standard deviation of the noise, white being 1; or a file that holds that of every pixel (denoise)"""
+    auto: bool = False
+    """find the noise level, and with --task gauss the width of the blur, from the picture itself"""
     simulate: bool = False
     """the picture is clean: degrade it first, and compare with it"""
-    model: str = "fashion-mnist"
+    model: Annotated[
+        str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: photographs, or photographs-grey)")
+    ] = None
     """a bundled name, a folder, or an id of the hub"""
     device: str = "cpu"
     """where the network runs: cpu, cuda, mps"""
@@ -67,9 +79,9 @@ class RestoreOptions:
     seed: int = 0
     """of all that is random"""
     resize: bool = False
-    """scale and crop a picture of another size, and its mask"""
+    """scale and crop a picture of another size than the model's, and a mask of another size than the picture's"""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: IMAGE-restored)")] = None
-    """folder for the results"""
+    """folder for the results; several pictures get folders of their own in it"""
 
 
 def main(arguments: list[str]) -> None:
@@ -77,52 +89,76 @@ def main(arguments: list[str]) -> None:
     options = parse(RestoreOptions, arguments, "restore", HELP)
     console = Console()
     check(options)
+    loaded: dict[str, LearnedEnergy] = {}
     with plain_warnings(console):
-        run(options, console)
+        for image in options.images:
+            if len(options.images) > 1:
+                note(console, f"{image}:")
+            run(options, image, console, loaded)
 
 
 def check(options: RestoreOptions) -> None:
     """Refuse what makes no sense, before anything is loaded."""
-    if (options.task is None) == (options.mask is None):
+    if not options.images:
+        raise ValueError("name at least one picture: linverse restore photo.jpg --auto")
+    if (options.task is None) == (options.mask is None) and not (
+        options.auto and options.task is None and options.mask is None
+    ):
         both = "both" if options.task else "neither"
-        raise ValueError(f"say how the picture was degraded by --task NAME or by --mask FILE; got {both}")
+        raise ValueError(f"say how the picture was degraded by --task NAME, by --mask FILE or by --auto; got {both}")
+    if options.auto and (
+        options.mask is not None or (options.task or "denoise").partition(":")[0] not in ("denoise", "gauss")
+    ):
+        raise ValueError(
+            "--auto finds noise (--task denoise) and Gaussian blurs (--task gauss); give --sigma for all else"
+        )
+    if options.auto and options.sigma is not None:
+        raise ValueError("--auto looks for the noise level: --sigma cannot be given")
     if options.samples < 0 or options.steps < 1:
         raise ValueError(f"--samples is at least 0 and --steps at least 1; got {options.samples} and {options.steps}")
     if options.samples > MOST_SAMPLES:
         raise ValueError(
             f"--samples is at most {MOST_SAMPLES}, a picture each; got {options.samples}. The library draws more"
         )
-    for path in filter(None, (options.image, options.mask)):
+    for path in filter(None, (*options.images, options.mask)):
         if not path.is_file():
             raise ValueError(f"{path} {'is a folder, not an image' if path.is_dir() else 'does not exist'}")
+    stems = [path.stem for path in options.images]
+    if options.out is not None and len(set(stems)) < len(stems):
+        raise ValueError("two of the pictures have the same name: restore them one by one, each with its --out")
 
 
-def run(options: RestoreOptions, console: Console) -> None:
+def run(options: RestoreOptions, image: Path, console: Console, loaded: dict[str, LearnedEnergy]) -> None:
     """Load, restore, write."""
-    from linverse.energy import fixed_shape
+    from linverse.data.pictures import read_told
     from linverse.posterior import Posterior
     from linverse.report.console import ProgressBars
     from linverse.report.output import OutputFolder
     from linverse.report.restoration import planned_files, show, write_one_shot, write_rest
     from linverse.restoration import add_samples, one_shot
+    from linverse.store.choice import model_for
     from linverse.store.hub import load
 
     started = time.monotonic()
-    energy = load(options.model, options.device)
-    degradation = degradation_of(options, fixed_shape(energy)[1:])
-    measurement, truth = measure(options, degradation, energy, console)
-    folder = options.out or Path(f"{options.image.stem}-restored")
+    tell = partial(note, console)
+    picture = read_told(image, tell)
+    mosaic = (options.task or "").partition(":")[0] == "demosaic"
+    name = options.model or model_for(3 if mosaic else picture.channels)
+    energy = loaded.setdefault(name, load(name, options.device) if name not in loaded else loaded[name])
+    folder = results_folder(options, image)
     out = OutputFolder(folder, "linverse restore", planned_files(options.samples))
-    posterior = Posterior(energy, measurement.to(options.device), check=False)
-    result = one_shot(posterior, truth)
-    for text in result.doubts():
+    with ProgressBars(console) as progress:
+        question = ask(options, picture, energy, tell, progress)
+    posterior = Posterior(energy, question.measurement.to(options.device), check=False)
+    result = one_shot(posterior, question.truth)
+    for text in (*question.found, *result.doubts()):
         note(console, f"note: {text}")
-    write_one_shot(out, result)
+    write_one_shot(out, result, question.picture)
     with ProgressBars(console) as progress:
         result = add_samples(result, posterior, options.samples, options.steps, seed=options.seed, progress=progress)
-    next_pixels = measure_next(options, result, degradation.sigma)
+    next_pixels = measure_next(options, result, question.degradation.sigma)
     told = {"measure_next": next_pixels, "seconds": round(time.monotonic() - started, 1)}
-    write_rest(out, result, settings(options, degradation, energy) | told)
+    write_rest(out, result, settings(options, image, name, question, energy) | told, question.picture)
     show(console, result, out)
     if next_pixels:
         note(console, f"measure next (row, column): {', '.join(map(str, next_pixels))}")
@@ -131,42 +167,115 @@ def run(options: RestoreOptions, console: Console) -> None:
         raise SystemExit(130)
 
 
+def results_folder(options: RestoreOptions, image: Path) -> Path:
+    """Where the results of a picture go."""
+    if options.out is None:
+        return Path(f"{image.stem}-restored")
+    return options.out if len(options.images) == 1 else options.out / image.stem
+
+
 # --- what was measured -----------------------------------------------------------------------------------------------------------
 
 
-def degradation_of(options: RestoreOptions, size: tuple[int, int]) -> Degradation:
-    """The degradation that --task or --mask names."""
-    from linverse.data import read_mask
-    from linverse.degradations import Inpainting
-    from linverse.degradations.tasks import parse_task
+@dataclass(frozen=True)
+class Question:
+    """A picture as a measurement: the degradation, what was found out about it (words, numbers), and the truth of a simulation."""
 
-    if options.mask is not None:
-        mask = read_mask(options.mask, size, resize=options.resize)
-        return Inpainting(mask, 1e-3 if options.sigma is None else options.sigma)
-    assert options.task is not None
-    return parse_task(options.task, size, sigma=options.sigma)
+    picture: Picture
+    degradation: Degradation
+    measurement: Measurement
+    truth: Tensor | None = None
+    found: tuple[str, ...] = ()
+    record: dict[str, Any] = field(default_factory=dict)
 
 
-def measure(
-    options: RestoreOptions, degradation: Degradation, energy: LearnedEnergy, console: Console
-) -> tuple[Measurement, Tensor | None]:
-    """The picture as a measurement; with --simulate, a measurement of it, and the picture itself as the truth."""
-    import torch
-
-    from linverse.data.pictures import read_image
-    from linverse.energy import fixed_shape
+def ask(
+    options: RestoreOptions, picture: Picture, energy: LearnedEnergy, tell: Callable[[str], None], progress: Progress
+) -> Question:
+    """The measurement that a picture is, or (--simulate) that is made of it."""
+    from linverse.blind import find_degradation
+    from linverse.data.pictures import fitted
     from linverse.rng import keyed_generator
 
     if options.simulate:
-        x = read_image(options.image, fixed_shape(energy), partial(note, console), resize=options.resize)
-        return degradation.measure(x, keyed_generator(options.seed, "measure")), x[0]
-    seen = degradation.operator(torch.zeros(1, *fixed_shape(energy))).shape[1:]
+        picture = fitted(picture, energy.shape, tell=tell, resize=options.resize)
+        degradation = degradation_of(options, picture.size, energy)
+        measurement = degradation.measure(picture.pixels, keyed_generator(options.seed, "measure"))
+        return Question(picture, degradation, measurement, picture.pixels[0])
+    picture = fitted(picture, *raw_shape(options, energy), tell, resize=options.resize)
+    words: tuple[str, ...] = ()
+    record: dict[str, Any] = {}
+    if options.auto:
+        blur = options.task is not None and options.task.startswith("gauss")
+        answer = find_degradation(energy, picture, blur=blur, seed=options.seed, progress=progress)
+        degradation, words, record = answer.degradation, (f"found {answer.describe()}",), answer.record()
+    else:
+        degradation = degradation_of(options, image_size(options, picture), energy)
+    measurement = degradation.from_raw(picture.pixels)
+    if picture.step is not None:
+        measurement = measurement.rounded(picture.step)
+    return Question(picture, degradation, measurement, None, words, record)
+
+
+def raw_shape(options: RestoreOptions, energy: LearnedEnergy) -> tuple[Shape, str]:
+    """The shape of raw data that a model's task takes, and who says so."""
+    import torch
+
+    channels, height, width = energy.shape
+    if height is None or width is None:
+        return (1 if (options.task or "").startswith("demosaic") else channels, None, None), "the model takes {} images"
+    seen = degradation_of(options, (height, width), energy).operator(torch.zeros(1, channels, height, width)).shape[1:]
     shape = (seen[0], seen[1], seen[2])
-    wants = "the model takes {} images" if shape == energy.shape else "this task measures {} pixels"
-    if shape != energy.shape:
-        wants += " (--simulate degrades a clean picture of the model's size)"
-    raw = read_image(options.image, shape, partial(note, console), resize=options.resize, wants=wants)
-    return degradation.from_raw(raw), None
+    if shape == energy.shape:
+        return shape, "the model takes {} images"
+    return shape, "this task measures {} pixels (--simulate degrades a clean picture of the model's size)"
+
+
+def image_size(options: RestoreOptions, picture: Picture) -> tuple[int, int]:
+    """Height and width of the image that a raw picture was made of."""
+    from linverse.degradations.tasks import task_name, task_options
+
+    factor = 1
+    if options.task is not None and task_name(options.task) == "superres":
+        factor = round(task_options(options.task, picture.size)["factor"])
+    return picture.size[0] * factor, picture.size[1] * factor
+
+
+def degradation_of(options: RestoreOptions, size: tuple[int, int], energy: LearnedEnergy) -> Degradation:
+    """The degradation that --task or --mask names; blurs of models for any size go on mirrored beyond the edges."""
+    from linverse.data import read_mask
+    from linverse.degradations import Denoising, Inpainting
+    from linverse.degradations.tasks import mirrored, parse_task, task_name
+
+    sigma = noise_level(options.sigma)
+    if options.mask is not None:
+        if not (sigma is None or isinstance(sigma, float)):
+            raise ValueError("--mask takes one number as --sigma; a map of noise levels goes with --task denoise")
+        mask = read_mask(options.mask, size, resize=options.resize)
+        return Inpainting(mask, 1e-3 if sigma is None else sigma)
+    task = options.task or "denoise"
+    if sigma is None or isinstance(sigma, float):
+        degradation = parse_task(task, size, sigma=sigma)
+        return mirrored(degradation) if None in energy.shape else degradation
+    if task_name(task) != "denoise":
+        raise ValueError(f"a map of noise levels goes with --task denoise; got {task}")
+    return Denoising(sigma)
+
+
+def noise_level(text: str | None) -> float | Tensor | None:
+    """--sigma as a number, or the file that it names as a map [H, W] or [C, H, W]."""
+    from linverse.data import read
+
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        if not Path(text).is_file():
+            raise ValueError(
+                f"--sigma is a number, or a file that holds the noise of every pixel; got {text!r}"
+            ) from None
+    return read(Path(text)).pixels[0]
 
 
 def measure_next(options: RestoreOptions, result: Restoration, sigma: float) -> list[tuple[int, ...]]:
@@ -179,17 +288,21 @@ def measure_next(options: RestoreOptions, result: Restoration, sigma: float) -> 
     return [tuple(place) for place in places[0].tolist()]
 
 
-def settings(options: RestoreOptions, degradation: Degradation, energy: LearnedEnergy) -> dict[str, Any]:
+def settings(
+    options: RestoreOptions, image: Path, model: str, question: Question, energy: LearnedEnergy
+) -> dict[str, Any]:
     """All that is needed to repeat the run."""
     import linverse
     from linverse.files.saving import hash_weights
 
     return {
-        "image": options.image.name,
-        "task": options.task if options.task is not None else f"mask {options.mask.name if options.mask else ''}",
-        "sigma": degradation.sigma,
+        "image": image.name,
+        "task": f"mask {options.mask.name}" if options.mask is not None else options.task or "denoise",
+        "degradation": repr(question.degradation),
+        "sigma": question.degradation.sigma,
+        "found": question.record,
         "simulated": options.simulate,
-        "model": options.model,
+        "model": model,
         "weights": hash_weights(energy),
         "smallest_variance": energy.range.minimum,
         "steps": options.steps,

@@ -20,8 +20,8 @@ variance that the model knows. Compare numbers of one model only. A model that c
 says how typical a picture is: p is small where hardly any of them is as probable, or as improbable.
 
 examples:
-  linverse score shoe.png bag.png                          two pictures
-  linverse score photos/ --resize --out scores             a folder, scaled and cropped to the model's size
+  linverse score one.jpg another.png                       two photographs, of any size
+  linverse score photos/ --model fashion-mnist --resize    a folder, scaled and cropped to the model's size
 """
 PLANNED = ("scores.csv", "gallery.png")
 
@@ -32,7 +32,9 @@ class ScoreOptions:
 
     images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE …")]
     """pictures, or folders of them"""
-    model: str = "fashion-mnist"
+    model: Annotated[
+        str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: photographs, or photographs-grey)")
+    ] = None
     """a bundled name, a folder, or an id of the hub"""
     device: str = "cpu"
     """where the network runs: cpu, cuda, mps"""
@@ -56,28 +58,31 @@ def main(arguments: list[str]) -> None:
 
 def run(options: ScoreOptions, console: Console) -> None:
     """Read, score, sort, write."""
-    import torch
-
     import linverse
-    from linverse.data.pictures import expand_paths, read_image
-    from linverse.energy import fixed_shape
+    from linverse.data.pictures import expand_paths, fitted, read_told
     from linverse.report.console import ProgressBars
     from linverse.report.output import OutputFolder
     from linverse.report.scores import ranked, show, write
+    from linverse.store.choice import model_for
     from linverse.store.hub import load
-    from linverse.typicality import score_images
+    from linverse.typicality import score_pictures
 
     # a folder may hold the gallery of an earlier run
     paths = [path for path in expand_paths(list(options.images)) if options.out.resolve() not in path.resolve().parents]
-    energy = load(options.model, options.device)
-    out = OutputFolder(options.out, "linverse score", PLANNED)
     tell = partial(note, console)
-    x = torch.cat([read_image(path, fixed_shape(energy), tell, resize=options.resize) for path in paths])
+    pictures = [read_told(path, tell) for path in paths]
+    name = options.model or model_for(max(picture.channels for picture in pictures))
+    energy = load(name, options.device)
+    out = OutputFolder(options.out, "linverse score", PLANNED)
+    x = [
+        fitted(picture, energy.shape, tell=tell, resize=options.resize).pixels.to(options.device)
+        for picture in pictures
+    ]
     with ProgressBars(console) as progress:
-        scores = score_images(energy, x.to(options.device), seed=options.seed, progress=progress)
+        scores = score_pictures(energy, x, seed=options.seed, progress=progress)
     scored, floor = ranked(paths, x, scores), energy.range.minimum
     settings = {
-        "model": options.model,
+        "model": name,
         "seed": options.seed,
         "smallest_variance": floor,
         "linverse": linverse.__version__,

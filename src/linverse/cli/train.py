@@ -1,4 +1,8 @@
-"""`linverse train PRESET`: train a model; the same command resumes it. (The digit classifier takes minutes: it starts afresh.)"""
+"""`linverse train PRESET`: train a model; the same command resumes it. (The digit classifier takes minutes: it starts afresh.)
+
+`linverse train --from MODEL --data folder:MINE` goes on with a model on other pictures: the training that its card
+describes, shorter and gentler.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from linverse.training.loop import Trainer, parameter_count
 from linverse.training.presets import PRESETS
 from linverse.training.run import TrainingStopped, describe_start, go_on, start
 from linverse.training.sources import load_sources
+from linverse.training.warm_start import fine_tuning
 
 ALSO = "--out DIR, --dry-run, --threads N, --no-tensorboard, --track NAME …, --other-data"
 CLASSIFIER = "mnist-classifier"
@@ -61,8 +66,12 @@ def main(arguments: list[str]) -> None:
     described = {name: text for name, (text, _) in PRESETS.items()} | {CLASSIFIER: CLASSIFIER_DESCRIPTION}
     if not arguments or arguments[0] in ("-h", "--help"):
         lines = [f"  {name:<34} {text}" for name, text in described.items()]
-        print("usage: linverse train PRESET [options]\n\npresets:\n" + "\n".join(lines))
+        print("usage: linverse train PRESET [options]\n       linverse train --from MODEL --data folder:MINE [options]")
+        print("\npresets:\n" + "\n".join(lines))
         print("\nlinverse train PRESET --help lists the options. Rerun the same command to resume a run.")
+        return
+    if arguments[0].startswith("--from"):
+        fine_tune(arguments)
         return
     preset, *rest = arguments
     if preset not in described:
@@ -88,6 +97,16 @@ def parse(preset: str, description: str, default: TrainConfig, rest: list[str]) 
         description=f"{description}. Also: {ALSO}. Rerun the same command to resume.",
     )
     return run, config
+
+
+def fine_tune(arguments: list[str]) -> None:
+    """`--from MODEL …`: no preset, but the model's own training."""
+    given = arguments[0].partition("=")[2] or (arguments[1] if len(arguments) > 1 else "")
+    if not given:
+        raise ValueError("--from wants a model: a bundled name, its folder, or a run")
+    name = f"{Path(given).name}-tuned"
+    options, config = parse(name, f"Go on with {given} on other pictures", fine_tuning(given), arguments)
+    train(name, options, config)
 
 
 def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
@@ -123,6 +142,8 @@ def dry_run(preset: str, folder: Path, config: TrainConfig, console: Console) ->
     console.print(
         f"{preset}: {parameter_count(trainer.model):,} parameters; {len(train_images):,} images; {shape} a sample"
     )
+    if trainer.taken_over is not None:
+        console.print(trainer.taken_over.describe(config.start_from))
     console.print(f"{steps:,} steps of {config.batch} images → {folder}")
     console.print({key: round(value, 4) for key, value in trainer.train_step().items()})
 

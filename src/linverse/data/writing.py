@@ -29,7 +29,7 @@ def write(path: PathLike, picture: Picture | ImageLike, depth: int | None = None
     [0, 1] and rounded, with the picture's transparency; .npy holds float32 as it is.
     """
     file = Path(os.fsdecode(path))
-    pixels, alpha, own = _parts(picture)
+    pixels, _, _ = _parts(picture)
     ending = file.suffix.lower()
     if ending == ".npy":
         buffer = BytesIO()
@@ -38,12 +38,18 @@ def write(path: PathLike, picture: Picture | ImageLike, depth: int | None = None
         return
     if ending not in (".png", ".tif", ".tiff"):
         raise ValueError(f"{shown(file)}: pictures are written as .png, .tif or .npy, without loss")
+    write_whole(file, encoded(picture, depth, tiff=ending != ".png"))
+
+
+def encoded(picture: Picture | Tensor, depth: int | None = None, *, tiff: bool = False) -> bytes:
+    """The content of a PNG or TIFF file, as `write` makes it."""
+    pixels, alpha, own = _parts(picture)
     bits = depth or (8 if own is None or own <= 8 else 16)
     if bits not in DEPTHS:
         raise ValueError(f"depth is 8 or 16 bits; got {depth}")
     planes = pixels if alpha is None else torch.cat([pixels, alpha])
     values = quantised(planes, bits)
-    write_whole(file, _png(values) if ending == ".png" else _tiff(values, alpha is not None))
+    return _tiff(values, alpha is not None) if tiff else _png(values)
 
 
 def quantised(pixels: Tensor, depth: int) -> Levels:

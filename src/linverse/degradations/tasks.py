@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from linverse.degradations.base import Degradation, Size
-from linverse.degradations.blurs import Defocus, GaussianBlur, MotionBlur
+from linverse.degradations.blurs import Blur, Defocus, GaussianBlur, MotionBlur, disc_kernel
 from linverse.degradations.masks import Box, Demosaicing, HalfMask, RandomPixels
 from linverse.degradations.mri import MRI
 from linverse.degradations.noise import Denoising
@@ -113,17 +113,35 @@ def parse_task(text: str, size: Size, *, sigma: float | None = None) -> Degradat
     return TASKS[task_name(text)].build(task_options(text, size, sigma=sigma), size)
 
 
+def mirrored(degradation: Degradation) -> Degradation:
+    """The same blur of pictures that go on mirrored beyond their edges, as photographs do rather than periodically, if it can."""
+    if isinstance(degradation, GaussianBlur):
+        return GaussianBlur(degradation.std, degradation.sigma, "reflecting", degradation.size)
+    if isinstance(degradation, Defocus):
+        return Blur(disc_kernel(degradation.radius), degradation.sigma, "reflecting")
+    return degradation
+
+
+SHORT = {"sr2": "superres:factor=2", "sr4": "superres:factor=4"}
+
+
+def written_out(text: str) -> str:
+    """`sr4:sigma=0.02` → `superres:factor=4,sigma=0.02`; all else as it is."""
+    name, colon, options = text.partition(":")
+    return SHORT[name] + (f",{options}" if colon else "") if name in SHORT else text
+
+
 def task_name(text: str) -> str:
     """The name in `name:option=value,…`, or an error that lists the names."""
-    name = text.partition(":")[0]
+    name = written_out(text).partition(":")[0]
     if name not in TASKS:
-        raise ValueError(f"there is no task {name!r}; there are {', '.join(TASKS)}")
+        raise ValueError(f"there is no task {name!r}; there are {', '.join([*TASKS, *SHORT])}")
     return name
 
 
 def task_options(text: str, size: Size, *, sigma: float | None = None) -> Options:
     """All options of `name:option=value,…` for images of the given size: those that are given, and the defaults."""
-    name = task_name(text)
+    name, text = task_name(text), written_out(text)
     options = dict(TASKS[name].defaults(size))
     for pair in filter(None, text.partition(":")[2].split(",")):
         key, separator, value = pair.partition("=")

@@ -13,14 +13,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from linverse.energy import Energy, in_precision_of
+from linverse.energy import Energy
 from linverse.interop.noise_levels import Prior, denoise
-from linverse.interop.physics import AnyLinear, DegradationPhysics, dinv, from_physics, to_physics
+from linverse.interop.physics import DegradationPhysics, dinv, from_physics, to_physics
+from linverse.operator_posterior import OperatorPosterior
 from linverse.posterior import Posterior
-from linverse.sampling import sample_operator
 
 __all__ = [
-    "AnyLinear",
     "DeepinvDenoiser",
     "DeepinvReconstructor",
     "DegradationPhysics",
@@ -55,27 +54,14 @@ class DeepinvReconstructor(dinv.models.Reconstructor):
         generator = torch.Generator().manual_seed(self.seed)
         shape = self.energy.shape if None not in self.energy.shape else physics.A_adjoint(y[:1]).shape[1:]
         degradation = from_physics(physics, tuple(shape))
-        if isinstance(degradation, AnyLinear):
-            return self._any_linear(y, degradation, generator).to(y)
-        posterior = Posterior(self.energy, degradation.from_raw(y), generator)
+        posterior = Posterior(self.energy, degradation.from_raw(y), generator, check=False)
+        if isinstance(
+            posterior, OperatorPosterior
+        ):  # nothing is known in one evaluation where no basis diagonalises the operator
+            return posterior.sample(self.samples, generator=generator).mean(dim=0).to(y)
         if self.answer == "mean":
             return posterior.mean().to(y)
         return posterior.sample(self.samples, self.steps, generator=generator).mean(dim=0).to(y)
-
-    def _any_linear(self, y: Tensor, linear: AnyLinear, generator: torch.Generator) -> Tensor:
-        """The average of draws: nothing is known in one evaluation where no basis diagonalises the operator."""
-        raw = in_precision_of(self.energy, y)
-        result = sample_operator(
-            self.energy,
-            raw,
-            linear.operator,
-            linear.adjoint,
-            linear.sigma,
-            levels=self.steps,
-            draws=self.samples,
-            generator=generator,
-        )
-        return result.draws.mean(dim=0)
 
 
 def to_denoiser(model: Prior) -> DeepinvDenoiser:

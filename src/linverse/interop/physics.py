@@ -4,13 +4,13 @@ An operator is recognised by what it does, not by its name: if it leaves random 
 and 1 a mask, if it is the convolution with its own response to one pixel a periodic blur, if it takes the means of boxes
 super-resolution; all of these are diagonal in a basis that our models know. That is proof against the traps of names: deepinv's BlurFFT
 keeps half of the frequencies and the phase apart, its even kernels shift by a pixel, its Downsampling is not a Fourier operator. Any other
-linear operator becomes `AnyLinear`: its posterior is sampled from A and Aᵀ alone (`linverse.sampling.sample_operator`).
+linear operator becomes a `LinearOperator`: its posterior is sampled from A and Aᵀ alone. Aᵀ is the derivative of A, because deepinv's own
+adjoints are not always exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from linverse.degradations import Blur, Degradation, Denoising, Inpainting, SuperResolution
 from linverse.degradations.masks import Masking
-from linverse.degradations.operators import Linear
+from linverse.degradations.operators import LinearOperator, transposed
 from linverse.interop.libraries import load_deepinv
 from linverse.rng import keyed_generator
 
@@ -27,19 +27,10 @@ ImageShape = tuple[int, int, int]
 AGREEMENT = 1e-5  # of two operators on images in [0, 1]: deepinv computes in float32
 
 
-@dataclass(frozen=True)
-class AnyLinear:
-    """A linear operator that is diagonal in no basis that our models know: A, Aᵀ and the noise."""
-
-    operator: Linear = field(repr=False)
-    adjoint: Linear = field(repr=False)
-    sigma: float
-
-
 # --- from deepinv -------------------------------------------------------------------------------------------------------------------
 
 
-def from_physics(physics: Any, shape: ImageShape | None = None) -> Degradation | AnyLinear:
+def from_physics(physics: Any, shape: ImageShape | None = None) -> Degradation:
     """Our form of a deepinv operator on images of `shape` [C, H, W] (default: what the operator says itself).
 
     >>> import torch, deepinv
@@ -59,7 +50,7 @@ def from_physics(physics: Any, shape: ImageShape | None = None) -> Degradation |
         for candidate in _candidates(physics, x, seen, sigma):
             if float((candidate.operator(x) - seen).abs().max()) < AGREEMENT:
                 return candidate
-    return AnyLinear(physics.A, physics.A_adjoint, sigma)
+    return LinearOperator(physics.A, lambda r: transposed(physics.A, r, shape), sigma)
 
 
 def gaussian_sigma(physics: Any) -> float:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from linverse.blind import Axis, Search
+from linverse.blind import Axis, NoiseSearch, Search
 from linverse.data.reading import shown
 from linverse.report.console import note
 from linverse.report.output import OutputFolder
@@ -180,6 +180,20 @@ def evidence_table(found: Search) -> str:
     return text.getvalue()
 
 
+def noise_text(found: NoiseSearch) -> str:
+    """How a noise level was found, in a line."""
+    words = [f"{found.evaluations} evaluations"]
+    if found.tiles > 1:
+        words.append(f"{found.tiles} tiles of the picture")
+    if found.censored:
+        share = f"{100 * found.censored:.2g} % of its values are clipped"
+        words.append(f"{share} and were drawn anew; Monte Carlo error {100 * found.monte_carlo_error:.1g} %")
+    if found.model_error or found.model_bias:
+        off = f"{100 * found.model_bias:+.1f} ± {100 * found.model_error:.1f} %"
+        words.append(f"on held-out images the model is off by {off}, which is allowed for")
+    return "; ".join(words)
+
+
 def show(console: Console, result: BlindRestoration, truth: dict[str, float] | None, out: OutputFolder) -> None:
     """The estimates as a table, whether the picture is typical, and a warning where the grid was too short."""
     found, judged = result.search, result.typicality
@@ -190,6 +204,8 @@ def show(console: Console, result: BlindRestoration, truth: dict[str, float] | N
         row = [axis.name, f"{found.value(axis):{digits}} {axis.unit}", f"{low:{digits}} … {high:{digits}}"]
         table.add_row(*row, *([f"{truth[axis.name]:g}"] if truth else []))
     console.print(table)
+    if isinstance(found, NoiseSearch):
+        note(console, noise_text(found))
     if judged is not None:
         note(console, f"with these values, against {judged.count} held-out images: {judged.describe()[0]}")
     for axis in found.at_edge():

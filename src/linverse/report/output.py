@@ -59,7 +59,7 @@ class OutputFolder:
     def _check(self, name: str) -> None:
         if not self._inside(name):
             raise ValueError(f"{self.folder / name} leads out of the folder {self.folder}: a part of it is a link")
-        if (self.folder / name).exists() and name not in self.own:
+        if (self.folder / name).exists() and name not in (*self.own, *self.files):
             raise ValueError(
                 f"{self.folder / name} exists and no earlier `{self.command}` wrote it; give another --out"
             )

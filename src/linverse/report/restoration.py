@@ -5,6 +5,7 @@ Missing pixels are painted in a colour that no grey picture has; maps of standar
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
+from torch.nn import functional as F
 
+from linverse.data.picture import Picture
 from linverse.data.reading import shown
+from linverse.data.writing import encoded
 from linverse.measurement import Measurement
 from linverse.posterior import Posterior
 from linverse.report.console import note
@@ -81,7 +85,7 @@ def draw_answers(figure: Any, result: Restoration) -> None:
     draw_cell(cells[0], seen_picture(result.measurement), None)
     caption(cells[0], "measurement", f"log p(y) = {nats(result.evidence)} nats")
     draw_cell(cells[1], result.mean, None)
-    caption(cells[1], "posterior mean", "one network evaluation")
+    caption(cells[1], "posterior mean", result.mean_from)
     draw_std(cells[2], result.std)
     caption(cells[2], f"posterior std, up to {float(result.std.max()):.2f}", result.std_from)
     if result.truth is not None:
@@ -101,6 +105,38 @@ def draw_samples(figure: Any, result: Restoration, rows: int, across: int) -> No
     figure.suptitle(f"posterior samples, {ranked}", fontsize=8.5, x=0.01, ha="left")
 
 
+def error_map_figure(result: Restoration) -> Figure:
+    """The restored picture, how wrong it is expected to be everywhere and, where the truth is known, how wrong it is: in levels of 255."""
+    from matplotlib.figure import Figure
+
+    height, width = result.mean.shape[1:]
+    maps = [("expected error (posterior std)", smoothed(result.std))]
+    if result.truth is not None:
+        maps.append(("actual error (root mean square)", smoothed((result.mean - result.truth).abs())))
+    top = 255 * max(float(values.flatten().sort()[0][int(0.995 * (values.numel() - 1))]) for _, values in maps)
+    across = 3.6 * min(2.0, max(0.5, width / height))
+    figure = Figure(figsize=(across * (1 + len(maps)) + 0.6, 4.2), layout="constrained")
+    set_gaps(figure, 0.04, 0.05)
+    cells = figure.subplots(1, 1 + len(maps))
+    draw_cell(cells[0], result.mean, None)
+    caption(cells[0], "restored", result.mean_from)
+    for cell, (title, values) in zip(cells[1:], maps, strict=True):
+        draw_cell(cell, 255 * values, (STD_COLOURS, 0.0, max(top, 1e-6)))
+        typical = f"typically {255 * float(values.square().mean().sqrt()):.1f} of 255"
+        caption(cell, title, typical)
+    bar = figure.colorbar(cells[-1].images[0], ax=list(cells[1:]), shrink=0.8, pad=0.02)
+    bar.set_label("levels of 255", fontsize=8.5)
+    return figure
+
+
+def smoothed(values: Tensor) -> Tensor:
+    """The root mean square over colours and, in pictures of 64 pixels and more, over 5×5 pixels, [H, W]: what a person can read."""
+    square = values.square().mean(dim=0, keepdim=True)
+    if min(square.shape[1:]) >= 64:
+        square = F.avg_pool2d(F.pad(square[None], (2, 2, 2, 2), mode="replicate"), 5, stride=1)[0]
+    return square[0].sqrt()
+
+
 # --- files and words ---------------------------------------------------------------------------------------------------------------
 
 
@@ -111,26 +147,38 @@ def sample_name(number: int) -> str:
 
 def planned_files(samples: int) -> list[str]:
     """All that is going to be written."""
-    names = ["measurement.png", "measurement.npy", "mean.png", "mean.npy", "std.png", "std.npy", "figure.png"]
+    names = ["measurement.png", "measurement.npy", "mean.png", "mean.npy", "std.png", "std.npy"]
+    names += ["figure.png", "error-map.png"]
     return names + [sample_name(number + 1) for number in range(samples)]
 
 
-def write_one_shot(out: OutputFolder, result: Restoration) -> None:
+def write_one_shot(out: OutputFolder, result: Restoration, like: Picture | None = None) -> None:
     """What is known before any sample is drawn: an interruption leaves it there."""
     out.write_image("measurement.png", seen_picture(result.measurement))
     out.write_array("measurement.npy", result.measurement.raw[0])
-    out.write_image("mean.png", result.mean)
+    write_mean(out, result, like)
+
+
+def write_mean(out: OutputFolder, result: Restoration, like: Picture | None) -> None:
+    """The restored picture, at the depth and with the transparency of the one that was given, and as an array."""
+    if like is not None and like.size == tuple(result.mean.shape[1:]) and like.channels == len(result.mean):
+        out.write("mean.png", encoded(dataclasses.replace(like, pixels=result.mean[None].float())))
+    else:
+        deep = like is not None and like.depth is not None and like.depth > 8
+        out.write("mean.png", encoded(result.mean, 16 if deep else 8))
     out.write_array("mean.npy", result.mean)
 
 
-def write_rest(out: OutputFolder, result: Restoration, settings: dict[str, Any]) -> None:
-    """The map of standard deviations (white: the largest), samples, a figure and the numbers."""
+def write_rest(out: OutputFolder, result: Restoration, settings: dict[str, Any], like: Picture | None = None) -> None:
+    """Mean, map of standard deviations (white: the largest), samples, figures and the numbers."""
+    write_mean(out, result, like)
     out.write_image("std.png", result.std / result.std.max().clamp_min(1e-12))
     out.write_array("std.npy", result.std)
     for number, sample in enumerate(result.samples):
         out.write_image(sample_name(number + 1), sample)
     title = f"{settings['image']}  ·  {settings['task']}  ·  model {Path(settings['model']).name}"
     out.write("figure.png", figure_bytes(lambda: restoration_figure(result, title)))
+    out.write("error-map.png", figure_bytes(lambda: error_map_figure(result)))
     out.finish({"completed": result.completed, **settings, **result.record()})
 
 
@@ -151,5 +199,5 @@ def show(console: Console, result: Restoration, out: OutputFolder) -> None:
     if result.psnr is not None:
         table.add_row("PSNR of the mean", f"{result.psnr:.1f} dB")
     console.print(table)
-    names = ["figure.png", "mean.png", "std.png", *(["samples/"] if len(result.samples) else []), "result.json"]
+    names = ["mean.png", "error-map.png", "figure.png", *(["samples/"] if len(result.samples) else []), "result.json"]
     note(console, f"wrote {out.folder}/: {', '.join(names)}")

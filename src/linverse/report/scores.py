@@ -42,12 +42,13 @@ class ScoredPicture:
         return float(bits_per_dim(torch.tensor(self.log_density, dtype=torch.float64), self.image.numel()))
 
 
-def ranked(paths: list[Path], x: Tensor, scores: Scores) -> list[ScoredPicture]:
-    """The pictures that were scored, most probable first."""
+def ranked(paths: list[Path], x: Sequence[Tensor], scores: Scores) -> list[ScoredPicture]:
+    """The pictures that were scored, most probable first (by dimension: they may differ in size)."""
     values = scores.log_density.tolist()
     records = [None] * len(values) if scores.typicality is None else scores.typicality.records()
-    pictures = [ScoredPicture(*one) for one in zip(paths, x, values, records, strict=False)]
-    return sorted(pictures, key=lambda one: -one.log_density)
+    pictures = [image[0] if image.ndim == 4 else image for image in x]
+    scored = [ScoredPicture(*one) for one in zip(paths, pictures, values, records, strict=False)]
+    return sorted(scored, key=lambda one: one.bits)
 
 
 def ends(scored: list[ScoredPicture], most: int) -> tuple[list[ScoredPicture], bool]:

@@ -80,7 +80,7 @@ class TrainConfig:
     """A training run. Rerun the same command to resume it."""
 
     data: str
-    """mnist, fashion-mnist, digits, folder:PATH or npz:PATH"""
+    """mnist, fashion-mnist, digits, photographs, folder:PATH or npz:PATH"""
     model: Annotated[EnergyConfig | DenoiserConfig, tyro.conf.AvoidSubcommands]
     covariances: Annotated[Mixture, tyro.conf.Fixed]
     loss: LossConfig = field(default_factory=LossConfig)
@@ -90,6 +90,10 @@ class TrainConfig:
     crops: tuple[int, ...] = (64,)
     """sides of the crops for a model of any size, one after the other in equal shares of the run; batches shrink as they grow"""
     steps: int = 10_000
+    start_from: Annotated[str, tyro.conf.arg(name="from")] = ""
+    """weights to start from: a bundled model, a folder of a model, or a run; what does not fit starts afresh"""
+    refit_base: bool = False
+    """with --from: fit the Gaussian base to this data instead of keeping that of the weights"""
     seed: int = 0
     flips: bool = False
     """mirror images at random"""
@@ -152,6 +156,11 @@ class TrainConfig:
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The inverse of `to_json`."""
+        return cls.from_dict(json.loads(text))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

@@ -32,6 +32,7 @@ from linverse.training.interruption import StopRequest
 from linverse.training.muon import MuonAdamW
 from linverse.training.progress import Reporter
 from linverse.training.sources import fingerprint
+from linverse.training.warm_start import TakenOver, source_model, take_over
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -116,6 +117,10 @@ class Trainer:
         self.accelerator = make_accelerator()
         state = read_state(folder)
         model = build_model(config, train if state is None else None)
+        self.taken_over: TakenOver | None = None
+        if state is None and config.start_from:
+            source = source_model(config.start_from, type(model))
+            self.taken_over = take_over(model, source, refit=config.refit_base)
         self.ema = AveragedModel(model, multi_avg_fn=ema_update(config.optimiser.ema)).to(self.accelerator.device)
         optimiser = build_optimiser(model, config.optimiser)
         if config.precision == "bf16":
@@ -268,6 +273,8 @@ def check_same_run(stored: str, config: TrainConfig, folder: Path) -> None:
         "evaluation_images",
         "self_test_images",
         "reference_images",
+        "start_from",  # the weights at the first step: a run that goes on has its own
+        "refit_base",
     }
     before, now = json.loads(stored), json.loads(config.to_json())
     changed = [key for key in now if key not in free and before.get(key) != now[key]]

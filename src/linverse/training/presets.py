@@ -200,14 +200,15 @@ PHOTO_COVARIANCES = Mixture(
     ),
     clamped=0.5,
 )
+PHOTO_ENERGY = EnergyConfig(
+    (3, None, None),
+    bases=("spatial", "fourier", "dct", "block-dct-2", "block-dct-4"),
+    parameterisation="spectral",
+    backbone=PHOTO_BACKBONE,
+)
 PHOTOGRAPHS = TrainConfig(
     data="photographs",
-    model=EnergyConfig(
-        (3, None, None),
-        bases=("spatial", "fourier", "dct", "block-dct-2", "block-dct-4"),
-        parameterisation="spectral",
-        backbone=PHOTO_BACKBONE,
-    ),
+    model=PHOTO_ENERGY,
     covariances=PHOTO_COVARIANCES,
     loss=replace(
         SMALL_LOSS,
@@ -248,6 +249,20 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
     "photographs": (
         "colour photographs of any size: masks, blurs, super-resolution, colour filter arrays",
         PHOTOGRAPHS,
+    ),
+    "photographs-grey": (
+        "grey pictures of any size; start it --from photographs",
+        replace(
+            PHOTOGRAPHS,
+            model=replace(PHOTO_ENERGY, shape=(1, None, None)),
+            covariances=replace(
+                PHOTO_COVARIANCES,
+                components=tuple(
+                    c for c in PHOTO_COVARIANCES.components if not isinstance(c.distribution, BayerPatterns)
+                ),
+            ),
+            steps=5_000,
+        ),
     ),
     "mnist": ("the any-order model: independent variances on patches, random masks", MNIST),
     "mnist-paper": (

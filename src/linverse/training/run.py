@@ -63,6 +63,8 @@ def start(config: TrainConfig, folder: Path, *, other_data: bool = False) -> Ite
 def describe_start(trainer: Trainer, name: str) -> str:
     """One line: what is trained, from where on, by how many processes."""
     state = f"resuming at step {trainer.step}" if trainer.step else "starting"
+    if trainer.taken_over is not None:
+        state = trainer.taken_over.describe(trainer.config.start_from)
     if trainer.accelerator.num_processes > 1:
         state += f" on {trainer.accelerator.num_processes} processes"
     return f"{name}: {parameter_count(trainer.model):,} parameters, {state}; folder {trainer.folder}"

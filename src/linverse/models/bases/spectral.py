@@ -36,14 +36,21 @@ def opponent_colours(channels: int) -> Tensor:
     return rows / rows.norm(dim=1, keepdim=True)
 
 
-@lru_cache(maxsize=64)
-def knot_weights(height: int, width: int) -> Tensor:
-    """[octaves·angles, H, W]: how much each entry of the table counts for each DCT coefficient; they add up to one."""
+@lru_cache(maxsize=8)
+def table_positions(height: int, width: int) -> tuple[Tensor, Tensor]:
+    """Where each DCT coefficient lies in the table, [H, W] each: in octaves' and in angles' entries, float64."""
     vertical, horizontal = dct_frequencies(height, width, torch.zeros((), dtype=torch.float64))
     radius = torch.hypot(vertical, horizontal)
     radius[0, 0] = MEAN_RADIUS / math.sqrt(height * width)
     octave = ((radius.log2() - float(OCTAVES[0])) / 0.5).clamp(0, len(OCTAVES) - 1)
     angle = torch.atan2(vertical, horizontal.clamp_min(1e-12)) / (0.5 * math.pi) * (ANGLES - 1)
+    return octave, angle
+
+
+@lru_cache(maxsize=16)
+def knot_weights(height: int, width: int) -> Tensor:
+    """[octaves·angles, H, W]: how much each entry of the table counts for each DCT coefficient; they add up to one."""
+    octave, angle = table_positions(height, width)
     radial, turning = (
         (1 - (position[None] - torch.arange(count, dtype=torch.float64)[:, None, None]).abs()).clamp_min(0)
         for position, count in ((octave, len(OCTAVES)), (angle, ANGLES))
@@ -107,9 +114,18 @@ class SpectralBase(nn.Module):
         return torch.einsum("oc,boyx->bcyx", opponent_colours(z.shape[1]).to(z), rows.mT @ z @ columns)
 
     def log_ratio(self, size: tuple[int, int], like: Tensor) -> Tensor:
-        """log ρ = log C_k/C̄ on the DCT grid, [C, H, W] by opponent colour."""
-        weights = knot_weights(*size).to(like)
-        return torch.einsum("ck,kyx->cyx", self.log_power.to(like), weights) - self.log_prior.to(like)
+        """log ρ = log C_k/C̄ on the DCT grid, [C, H, W] by opponent colour: the table, bilinearly (see `knot_weights`)."""
+        octave, angle = table_positions(*size)
+        table = self.log_power.to(like).unflatten(1, (len(OCTAVES), ANGLES))
+        total = like.new_zeros(len(table), *size)
+        for up in (0, 1):
+            row = (octave.floor() + up).clamp_max(len(OCTAVES) - 1)
+            for turned in (0, 1):
+                column = (angle.floor() + turned).clamp_max(ANGLES - 1)
+                down = (1 - (octave - octave.floor() - up).abs()) * (1 - (angle - angle.floor() - turned).abs())
+                rows, columns = row.long().to(like.device), column.long().to(like.device)
+                total += table[:, rows, columns] * down.to(like)
+        return total - self.log_prior.to(like)
 
     def marginal(self, cov: Covariance) -> tuple[Tensor, Tensor]:
         """m and the variance of the images' coefficients in Σ's eigenbasis, [1, C, H, W]; for masks and blocks those of a mean block."""

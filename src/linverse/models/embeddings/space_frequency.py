@@ -61,7 +61,15 @@ class SpaceFrequencyEmbedding(nn.Module):
         self.second = conv(config.embedding, config.embedding, 1)
 
     def maps(self, cov: Covariance, log_prior_variance: Tensor, log_total_variance: Tensor | None = None) -> Tensor:
-        """[B, 2(K+1), H, W]: −log φ and −log(1−φ) of each band's mean log λ/C, where φ = C/(C+λ), averaged over channels, then of φ̄.
+        """[B, 2(K+1), H, W]: −log φ and −log(1−φ) of each of the `ratios`, where φ = C/(C+λ)."""
+        return self.shares(self.ratios(cov, log_prior_variance, log_total_variance))
+
+    def shares(self, ratios: Tensor) -> Tensor:
+        """log λ/C → −log φ and −log(1−φ), scaled."""
+        return torch.cat([F.softplus(ratios), F.softplus(-ratios)], dim=1) / 5.0
+
+    def ratios(self, cov: Covariance, log_prior_variance: Tensor, log_total_variance: Tensor | None = None) -> Tensor:
+        """[B, K+1, H, W]: each band's mean log λ/C, averaged over channels, then that of φ̄.
 
         In a band each λ is felt up to about C/`FAINTEST`. C is one number, or one for each band beside C̄ for φ̄.
         """
@@ -69,8 +77,7 @@ class SpaceFrequencyEmbedding(nn.Module):
         ratio = self._bands(cov, log_prior_variance)
         log_shares = (F.logsigmoid(total - cov.log_variance), F.logsigmoid(cov.log_variance - total))
         phi, rest = (torch.logsumexp(share.flatten(1), dim=1)[:, None, None, None] for share in log_shares)
-        ratio = torch.cat([ratio, (rest - phi).expand(-1, -1, *cov.size)], dim=1)
-        return torch.cat([F.softplus(ratio), F.softplus(-ratio)], dim=1) / 5.0
+        return torch.cat([ratio, (rest - phi).expand(-1, -1, *cov.size)], dim=1)
 
     def _bands(self, cov: Covariance, log_prior_variance: Tensor) -> Tensor:
         """[B, K, H, W]: the mean of log λ/C in each band, felt up to `FAINTEST`, averaged over channels."""

@@ -37,8 +37,11 @@ WIDEST = 8.0  # of v, in nats either way
 TOLERATED = 4.0  # how much noisier than its block a coefficient may be before it is damped
 TILED_FROM = 640 * 640  # pixels from which on a picture goes through the network in tiles …
 TILE = 512  # … of this side
+MARGIN = 64  # pixels around a tile at most: what lies beyond, though within reach, moves a mean by 3e-8 (benchmarks/large_pictures.py)
 
-NetworkInputs = tuple[Tensor, Tensor, Tensor, Tensor]  # features, gates, embedding maps, log V̄
+PLANES = 6  # w, x̂_G, m, φ̄, the mean of ½φ log(1−φ), V̄; one of each for every channel
+
+NetworkInputs = tuple[Tensor, Tensor]  # the planes, and log λ/C by band
 
 
 class NetworkResidual(nn.Module):
@@ -65,38 +68,44 @@ class NetworkResidual(nn.Module):
         return torch.exp(-0.125 * F.softplus(4 * log_ratio))
 
     def inputs(self, white: Tensor, seen: Tensor, mean: Tensor, cov: Covariance, band_prior: Tensor) -> NetworkInputs:
-        """What the network is shown of w and x̂_G (images), and what its outputs are multiplied by."""
+        """w and x̂_G (images), and what of Σ stands beside them: all that the network's view and its outputs' factors are made of."""
         log_phi, log_rest = self.log_shrinkage(cov.log_variance)
         phi = log_phi.exp()
-        gate = cov.pool(phi)
-        log_gate = cov.pool(0.5 * phi * log_rest)
-        spread = cov.pool(torch.exp(cov.log_variance + log_phi))
-        root = torch.exp(0.5 * self.log_prior)
-        views = torch.cat([magnifiable(mean + root * white), magnifiable(seen)], dim=1)
-        copies = views.shape[1] // spread.shape[1]
-        magnified = SATURATION * torch.tanh(views * spread.rsqrt().repeat(1, copies, 1, 1) / SATURATION)
-        features = torch.cat([white, (seen - mean) / root, magnified * gate.repeat(1, copies, 1, 1)], dim=1)
-        gates = torch.cat([cov.full(gate), cov.full(log_gate)], dim=1)
-        return features, gates, self.embedding.maps(cov, band_prior, self.log_prior), cov.full(spread.log())
+        sizes = (cov.pool(phi), cov.pool(0.5 * phi * log_rest), cov.pool(torch.exp(cov.log_variance + log_phi)))
+        planes = torch.cat([white, seen, mean.expand_as(white), *(cov.full(size) for size in sizes)], dim=1)
+        return planes, self.embedding.ratios(cov, band_prior, self.log_prior)
 
     def run(self, parts: list[NetworkInputs], *, twice: bool) -> tuple[Tensor, Tensor]:
         """R [B], float64, and log E[(x−x̂)²] by pixel: the backbone runs once for all parts.
 
         Pictures of more than `TILED_FROM` pixels go through it tile by tile, unless R is to be differentiated `twice` (training).
         """
-        features, gates, maps, log_spread = (torch.cat(group) for group in zip(*parts, strict=True))
-        factors = torch.cat([0.5 * features, gates], dim=1)
-        count, (height, width) = factors.shape[1], features.shape[2:]
-        features, maps = (padded(t, self.divisor) for t in (features, maps))
+        planes, ratios = (torch.cat(group) for group in zip(*parts, strict=True))
+        height, width = planes.shape[2:]
         if height * width > TILED_FROM and not twice and self.network.reach is not None:
-            beyond = (0, features.shape[3] - width, 0, features.shape[2] - height)
-            factors = F.pad(factors, beyond)
-            energy, rest = TiledSum.apply(features, maps, factors, self._outputs, TILE, self._margin)
+            energy, rest = TiledSum.apply(planes, ratios, self._terms, TILE, self._margin)
         else:
-            out = self._outputs(features, maps)[..., :height, :width]
-            energy = (factors * out[:, :count]).flatten(1).sum(dim=1, dtype=torch.float64)
-            rest = out[:, count:]
-        return energy, log_spread + WIDEST * torch.tanh(rest[..., :height, :width] / WIDEST)
+            terms, rest = self._terms(planes, ratios)
+            energy = terms.flatten(1).sum(dim=1, dtype=torch.float64)
+        log_spread = planes.chunk(PLANES, dim=1)[-1].log()
+        return energy, log_spread + WIDEST * torch.tanh(rest / WIDEST)
+
+    def _terms(self, planes: Tensor, ratios: Tensor) -> tuple[Tensor, Tensor]:
+        """The terms of R, whose sum over channels and pixels it is, and v, of a picture or a tile."""
+        features, factors = self._view(planes)
+        maps, (height, width) = self.embedding.shares(ratios), planes.shape[2:]
+        out = self._outputs(padded(features, self.divisor), padded(maps, self.divisor))[..., :height, :width]
+        return factors * out[:, : factors.shape[1]], out[:, factors.shape[1] :]
+
+    def _view(self, planes: Tensor) -> tuple[Tensor, Tensor]:
+        """What the network is shown of w and x̂_G, and what its outputs are multiplied by."""
+        white, seen, mean, gate, log_gate, spread = planes.chunk(PLANES, dim=1)
+        root = torch.exp(0.5 * self.log_prior)
+        views = torch.cat([magnifiable(mean + root * white), magnifiable(seen)], dim=1)
+        copies = views.shape[1] // spread.shape[1]
+        magnified = SATURATION * torch.tanh(views * spread.rsqrt().repeat(1, copies, 1, 1) / SATURATION)
+        features = torch.cat([white, (seen - mean) / root, magnified * gate.repeat(1, copies, 1, 1)], dim=1)
+        return features, torch.cat([0.5 * features, gate, log_gate], dim=1)
 
     def _outputs(self, features: Tensor, maps: Tensor) -> Tensor:
         features, maps = (t.contiguous(memory_format=torch.channels_last) for t in (features, maps))
@@ -105,7 +114,7 @@ class NetworkResidual(nn.Module):
     @property
     def _margin(self) -> int:
         assert self.network.reach is not None
-        return self.divisor * math.ceil(self.network.reach / self.divisor)
+        return self.divisor * math.ceil(min(self.network.reach, MARGIN) / self.divisor)
 
 
 def magnifiable(x: Tensor) -> Tensor:

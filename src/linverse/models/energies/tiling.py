@@ -1,7 +1,7 @@
 """A network over a large picture, tile by tile: the same sum over pixels and the same gradients, in bounded memory.
 
-R = Σ_p f_p·out_p(f; maps) is a sum over pixels of what a convolutional network says around each. A tile is run with a margin of the
-network's receptive field on every side, and only its own pixels are summed; the gradients of all tiles, margins included, add up to
+R is a sum over pixels of what a convolutional network says around each. A tile is run, from what the network is shown on, with a margin of
+its receptive field on every side, and only its own pixels are summed; the gradients of all tiles, margins included, add up to
 that of the whole. Base, Σ and everything else that knows the whole picture stay outside. The network's weights are taken as fixed: no
 gradient reaches them.
 """
@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Outputs = Callable[[Tensor, Tensor], Tensor]  # features [B, f, h, w], maps [B, m, h, w] → [B, out, h, w]
+Terms = Callable[
+    [Tensor, Tensor], tuple[Tensor, Tensor]
+]  # planes and maps [B, …, h, w] → terms of the sum, and the other outputs
 
 
 def tiles(height: int, width: int, side: int, margin: int) -> Iterator[tuple[slice, slice, slice, slice]]:
@@ -32,36 +34,30 @@ def _within(outer: slice, inner: slice) -> slice:
 
 
 class TiledSum(torch.autograd.Function):
-    """Σ_p factors_p·out_p over a picture [B], float64, and the outputs that are no part of it; differentiable once."""
+    """The sum of all terms of a picture, [B], float64, and the outputs that are no part of it; differentiable once."""
 
     @staticmethod
     def forward(
-        context: Any, features: Tensor, maps: Tensor, factors: Tensor, network: Outputs, side: int, margin: int
+        context: Any, planes: Tensor, maps: Tensor, network: Terms, side: int, margin: int
     ) -> tuple[Tensor, Tensor]:
         """Runs the network on each tile, with gradients if any will be asked for."""
-        wanted = any(context.needs_input_grad[:3])
-        count = factors.shape[1]
-        energy = torch.zeros(len(features), dtype=torch.float64, device=features.device)
+        wanted = any(context.needs_input_grad[:2])
+        energy = torch.zeros(len(planes), dtype=torch.float64, device=planes.device)
         rest: Tensor | None = None
-        gradients = [torch.zeros_like(t) for t in (features, maps, factors)] if wanted else []
-        height, width = features.shape[2:]
+        gradients = [torch.zeros_like(t) for t in (planes, maps)] if wanted else []
+        height, width = planes.shape[2:]
         for rows, columns, down, across in tiles(height, width, side, margin):
-            own = (..., _within(rows, down), _within(columns, across))
             with torch.set_grad_enabled(wanted):
-                seen = [t[..., rows, columns].detach().requires_grad_(wanted) for t in (features, maps)]
-                weights = factors[own].detach().requires_grad_(wanted)
-                out = network(*seen)[..., down, across]
-                part = (weights * out[:, :count]).flatten(1).sum(dim=1, dtype=torch.float64)
-                if wanted:
-                    parts = torch.autograd.grad(part.sum(), [*seen, weights])
+                seen = [t[..., rows, columns].detach().requires_grad_(wanted) for t in (planes, maps)]
+                terms, others = network(*seen)
+                part = terms[..., down, across].flatten(1).sum(dim=1, dtype=torch.float64)
+                pieces = torch.autograd.grad(part.sum(), seen) if wanted else ()
             energy += part.detach()
-            others = out[:, count:].detach()
             if rest is None:
-                rest = others.new_zeros(len(features), others.shape[1], height, width)
-            rest[own] = others
-            if wanted:
-                for whole, piece, place in zip(gradients, parts, [(..., rows, columns)] * 2 + [own], strict=True):
-                    whole[place] += piece
+                rest = others.new_zeros(len(planes), others.shape[1], height, width)
+            rest[..., _within(rows, down), _within(columns, across)] = others.detach()[..., down, across]
+            for whole, piece in zip(gradients, pieces, strict=True):
+                whole[..., rows, columns] += piece
         context.save_for_backward(*gradients)
         assert rest is not None
         context.mark_non_differentiable(rest)
@@ -71,5 +67,7 @@ class TiledSum(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(context: Any, of_energy: Tensor, of_rest: Tensor) -> tuple[Any, ...]:
         """The kept gradients, row by row."""
+        if bool((of_energy == 1).all()):  # the usual case, and the gradients of a large picture are large
+            return (*context.saved_tensors, None, None, None)
         scale = of_energy.reshape(-1, 1, 1, 1)
         return (*(g * scale.to(g.dtype) for g in context.saved_tensors), None, None, None)

@@ -1,0 +1,99 @@
+"""The degradation that a picture itself tells of: its noise level and, where asked, the width of a Gaussian blur.
+
+Of a blur both are unknown: what is left of the finest details is noise, which gives a first level; then the width under that noise, the
+noise under that width, and the width again, each by its evidence, on a part of the picture in the middle, mirrored beyond its edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from linverse.blind.censored import CensoredImages
+from linverse.blind.estimate import checked_raw
+from linverse.blind.families import Parameters, UnknownGaussianBlur
+from linverse.blind.noise_level import NoiseSearch, first_guess, search_noise
+from linverse.blind.search import Axis, Search, search
+from linverse.data.picture import Picture, centre
+from linverse.degradations import Degradation, Denoising, GaussianBlur, ImageLike
+from linverse.energy import Energy
+from linverse.measurement import Measurement
+from linverse.progress import Progress, silent
+
+BLUR_SIDE = 192  # of the part in the middle
+FIRST, NEXT = 13, 9  # points of the grids
+
+
+@dataclass(frozen=True)
+class FoundDegradation:
+    """A degradation, and the searches that found its numbers, by their names."""
+
+    degradation: Degradation
+    searches: dict[str, Search]
+
+    def record(self) -> dict[str, Any]:
+        """Values and 90 % intervals, for a JSON file."""
+        out: dict[str, Any] = {}
+        for name, found in self.searches.items():
+            low, high = found.interval(found.axes[0])
+            out[name] = {"value": found.value(found.axes[0]), "low": low, "high": high, "level": 0.9}
+            if isinstance(found, NoiseSearch):
+                out[name] |= found.record()
+        return out
+
+    def describe(self) -> str:
+        """`sigma = 0.0512 (90 %: 0.0507 … 0.0518)` for each."""
+        parts = []
+        for name, found in self.searches.items():
+            low, high = found.interval(found.axes[0])
+            parts.append(f"{name} = {found.value(found.axes[0]):.4g} (90 %: {low:.4g} … {high:.4g})")
+        return ", ".join(parts)
+
+
+def find_degradation(
+    energy: Energy, picture: Picture | ImageLike, *, blur: bool = False, seed: int = 0, progress: Progress = silent
+) -> FoundDegradation:
+    """White noise of the level that a picture [1, C, H, W] shows; with `blur`, on a Gaussian blur of the width that it shows."""
+    if not blur:
+        noise = search_noise(energy, picture, seed=seed, progress=progress)
+        return FoundDegradation(Denoising(noise.sigma), {"sigma": noise})
+    raw = checked_raw(energy, picture.pixels if isinstance(picture, Picture) else picture)
+    sigma = first_guess(CensoredImages.of(raw, None))
+    std = _value(search_blur(energy, raw, sigma, seed=seed, progress=progress))
+    axis = Axis("sigma", sigma / 2, 2 * sigma, NEXT, "log")
+    level = search(energy, _middle(raw), NoiseOnBlur(std), (axis,), count=NEXT, seed=seed, progress=progress)
+    width = search_blur(energy, raw, _value(level), seed=seed, progress=progress)
+    degradation = GaussianBlur(_value(width), _value(level), "reflecting")
+    return FoundDegradation(degradation, {"sigma": level, "std": width})
+
+
+@dataclass(frozen=True)
+class NoiseOnBlur:
+    """White noise of unknown level `sigma` on a Gaussian blur of known width."""
+
+    std: float
+    names: tuple[str, ...] = ("sigma",)
+
+    def measurement(self, raw: torch.Tensor, theta: Parameters) -> Measurement:
+        both = {"sigma": theta["sigma"], "std": torch.full_like(theta["sigma"], self.std)}
+        return UnknownGaussianBlur(0.0, boundary="reflecting").measurement(raw, both)
+
+
+def _value(found: Search) -> float:
+    return found.value(found.axes[0])
+
+
+def _middle(raw: torch.Tensor) -> torch.Tensor:
+    return centre(raw, (min(raw.shape[2], BLUR_SIDE), min(raw.shape[3], BLUR_SIDE)))
+
+
+def search_blur(
+    energy: Energy, raw: torch.Tensor, sigma: float, *, seed: int = 0, progress: Progress = silent
+) -> Search:
+    """The posterior of the width of a Gaussian blur under known noise, from the middle of an image [1, C, H, W]."""
+    seen = _middle(raw)
+    axis = Axis("std", 0.3, min(4.0, min(seen.shape[2:]) / 6), FIRST, unit="pixels")
+    family = UnknownGaussianBlur(sigma, boundary="reflecting")
+    return search(energy, seen, family, (axis,), count=NEXT, seed=seed, progress=progress)
