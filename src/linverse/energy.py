@@ -139,13 +139,16 @@ def check_pair(energy: Energy, y: Tensor, cov: Covariance) -> None:
         warnings.warn(f"Σ has {excess}: the answer is an extrapolation", stacklevel=3)
 
 
-Movable = TypeVar("Movable", Tensor, Covariance, Measurement)
+Movable = TypeVar("Movable", bound=Tensor | Covariance | Measurement)
 
 
 def in_precision_of(energy: Energy, data: Movable) -> Movable:
     """The data in the precision and on the device of a network's weights; as they are for exact energies, which take any."""
     weights = next(energy.parameters(), None) if isinstance(energy, nn.Module) else None
-    return data if weights is None else data.to(weights.dtype).to(weights.device)
+    if weights is None:
+        return data
+    moved: Movable = data.to(weights.dtype).to(weights.device)  # type: ignore[assignment]  # `to` keeps the kind
+    return moved
 
 
 def checked_images(energy: Energy, x: ImageLike, name: str = "image") -> Tensor:

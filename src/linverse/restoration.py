@@ -17,10 +17,10 @@ from torch import Tensor
 
 from linverse.blind import Axis, Family, Search, search
 from linverse.blind import restore as integrated_mean
-from linverse.energy import Energy
+from linverse.energy import Energy, in_precision_of
 from linverse.measurement import Measurement
 from linverse.metrics.pixel import decibels
-from linverse.posterior import Posterior, in_precision_of, in_unit
+from linverse.posterior import Posterior, in_unit
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator
 from linverse.typicality import Calibration, Typicality, calibration, measurement_typicality, reference_images

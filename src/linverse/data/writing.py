@@ -41,7 +41,7 @@ def write(path: PathLike, picture: Picture | ImageLike, depth: int | None = None
     write_whole(file, encoded(picture, depth, tiff=ending != ".png"))
 
 
-def encoded(picture: Picture | Tensor, depth: int | None = None, *, tiff: bool = False) -> bytes:
+def encoded(picture: Picture | ImageLike, depth: int | None = None, *, tiff: bool = False) -> bytes:
     """The content of a PNG or TIFF file, as `write` makes it."""
     pixels, alpha, own = _parts(picture)
     bits = depth or (8 if own is None or own <= 8 else 16)
