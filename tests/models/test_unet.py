@@ -88,11 +88,11 @@ PIECES: dict[str, Callable[[], tuple[nn.Module, list[Tensor]]]] = {
         [random_like((1, 2, 2, 2), "x"), random_like((1, 4, 4, 4), "e")],
     ),
     "compact block": lambda: (
-        CompactBlock(2, 4, bounded=False),
+        CompactBlock(2, UNetConfig(embedding=4)),
         [random_like((1, 2, 2, 3), "x"), random_like((1, 4, 2, 3), "e")],
     ),
     "compact block, bounded": lambda: (
-        CompactBlock(2, 4, bounded=True),
+        CompactBlock(2, UNetConfig(embedding=4, bounded_gains=True, bounded_inputs=True)),
         [random_like((1, 2, 2, 3), "x"), random_like((1, 4, 2, 3), "e")],
     ),
     "down": lambda: (Resample((1, 3, 3, 1), up=False), [random_like((1, 2, 4, 4), "x")]),

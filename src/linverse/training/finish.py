@@ -20,6 +20,7 @@ from linverse.training.floor import FloorTest, floor_test
 from linverse.training.limits import limits
 from linverse.training.loop import Trainer, parameter_count
 from linverse.training.normalise import SelfTest, normalising_constant, self_test
+from linverse.training.partition import PartitionTest, partition_test
 from linverse.training.presets import PRESETS
 from linverse.training.sources import some_images
 
@@ -61,6 +62,14 @@ def run_band_tests(trainer: Trainer, energy: LearnedEnergy) -> tuple[FloorTest, 
     x = trainer.held_out.batch(torch.arange(few)).to(energy.form.log_prior)
     kinds = tuple(component.distribution.kind for component in trainer.config.covariances.components)
     return floor_test(energy, x), band_tests(energy, x, kinds)
+
+
+def run_partition_test(trainer: Trainer, energy: LearnedEnergy) -> PartitionTest:
+    """The sum of probabilities at the floor, from images that the model generates: fewer of them where few were asked for."""
+    images, steps = (32, 200) if trainer.config.self_test_images >= 256 else (2, 20)
+    return partition_test(
+        energy, images, steps, size=None if None not in energy.shape else trainer.config.sample_shape[1:]
+    )
 
 
 def references(trainer: Trainer) -> References | None:
@@ -106,12 +115,18 @@ def _(model: LearnedEnergy, trainer: Trainer, card: Card) -> tuple[HubModel, Car
     energy, kept = normalised(trainer, model, images), references(trainer)
     tested = run_self_test(trainer, energy, images)
     floor, bands = run_band_tests(trainer, energy)
+    partition = run_partition_test(trainer, energy)
     energy.attach(REFERENCE, None if kept is None else kept.encode())
     return energy, replace(
         card,
         constant=float(energy.constant),
-        self_test={**tested.to_dict(), "floor": floor.to_dict(), "bands": [test.to_dict() for test in bands]},
-        tests=(*tested.table(), floor.row()),
+        self_test={
+            **tested.to_dict(),
+            "floor": floor.to_dict(),
+            "partition": partition.to_dict(),
+            "bands": [test.to_dict() for test in bands],
+        },
+        tests=(*tested.table(), floor.row(), *partition.rows()),
         bands=tuple(test.row() for test in bands),
         reference_images=0 if kept is None else len(kept),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,14 +21,18 @@ TITLES = {
     "bias_largest": "mean of κ\n(0.01)",
     "slope_error": "slope on κ, less 1\n(0.1)",
     "ratio_largest": "ratio of neighbours\n(0.5 nats)",
+    "floor_gap_size": "gap to the denoiser's bound\nat the floor (0.02 nats/pixel)",
+    "band_mean_largest": "mean of κ, worst band\n(0.02)",
+    "band_slope_error": "slope on κ, worst band\n(0.1)",
+    "unseen_band_slope_error": "the same, unseen noise\n(0.3)",
 }
 COLOURS = (VERMILION, BLUE, GREEN, ORANGE)
 
 
 def draw(verdicts: dict[str, Verdict]) -> Figure:
     """Every test as a share of its limit; the covariance score against its target."""
-    figure, (limits, *curves) = panels(1 + len(verdicts), width=4.4, height=4.2)
-    draw_limits(limits, {name: metrics_of(verdict.result) for name, verdict in verdicts.items()})
+    figure, (limits, *curves) = panels(1 + len(verdicts), width=4.6, height=5.4)
+    draw_limits(limits, {name: metrics_of(verdict) for name, verdict in verdicts.items()})
     for axes, (name, verdict) in zip(curves, verdicts.items(), strict=True):
         axes.axline((0, 0), slope=1, color=GREY, lw=1)
         for colour, (basis, curve) in zip(COLOURS, verdict.reliability.items(), strict=False):
@@ -43,7 +48,7 @@ def draw_limits(axes: Axes, metrics: dict[str, dict[str, float]]) -> None:
     rows = torch.arange(len(LIMITS)).flip(0).tolist()
     axes.axvspan(1e-4, 1, color=GREEN, alpha=0.10, lw=0)
     for colour, (model, found) in zip(COLOURS, metrics.items(), strict=False):
-        shares = [max(found[name] / limit, 1.2e-4) for name, limit in LIMITS.items()]
+        shares = [max(found.get(name, math.nan) / limit, 1.2e-4) for name, limit in LIMITS.items()]
         axes.plot(shares, rows, "o", ms=8, color=colour, label=model, alpha=0.8)
     axes.set_yticks(rows, [TITLES[name] for name in LIMITS])
     axes.set(xscale="log", xlim=(1e-4, None), ylim=(-0.7, len(LIMITS) - 0.3), xlabel="share of the limit")
