@@ -6,9 +6,11 @@ Adding a covariance, an energy or a degradation = one line in `COVARIANCES`, `EN
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 
 import hypothesis
+import pytest
 import torch
 from torch import Tensor
 
@@ -29,6 +31,23 @@ from oracles import Law, matrix_of, random_spd
 
 hypothesis.settings.register_profile("linverse", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.load_profile("linverse")
+
+
+@pytest.fixture(autouse=True)
+def signals_are_heard() -> Iterator[None]:
+    """Tests that run in the background, or under nohup, start with signals ignored: give them back their usual meaning."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    if hasattr(signal, "SIGHUP"):
+        usual[signal.SIGHUP] = signal.SIG_DFL
+    before = {number: signal.getsignal(number) for number in usual}
+    for number, handler in usual.items():
+        if before[number] is signal.SIG_IGN:
+            signal.signal(number, handler)
+    yield
+    for number, handler in before.items():
+        if handler is signal.SIG_IGN:
+            signal.signal(number, handler)
+
 
 Shape = tuple[int, int, int]
 

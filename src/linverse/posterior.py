@@ -93,7 +93,7 @@ class Posterior:
         """The generator draws the little noise that lifts variances to λ_min; without one the result is reproducible.
 
         `check`: at the first question, try the model on some of the held-out images that it carries under the same noise, and warn if
-        it is not calibrated there (an evaluation of `CHECKED` images).
+        it is not calibrated there (an evaluation of `CHECKED` images), or knows no more than a bound of this measurement.
         """
         if not callable(energy) or not hasattr(energy, "range"):
             raise TypeError(
@@ -151,7 +151,7 @@ class Posterior:
         if self._evaluation is None:
             self._evaluation = evaluate_in_basis(self.energy, self._lifted.coefficients, self._lifted.cov)
             unknown = self._evaluation.unknown
-            if unknown is not None and bool(unknown.any()):
+            if self._check and unknown is not None and bool(unknown.any()):
                 warnings.warn(
                     f"{int(unknown.sum())} of {len(unknown)} measurements are so unlike what the model knows that its energy is only a "
                     "bound there: the mean is a guess, and the standard deviation that of any image (is the noise as stated?)",

@@ -43,6 +43,7 @@ tasks: denoise, box, half, right-half, random-pixels, gauss, motion, defocus, su
 options follow a colon: gauss:std=1,sigma=0.02
 """
 MOST_SAMPLES = 1000
+SCANNED = ("tomography", "projections", "mri")  # tasks whose data are no pictures
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,10 @@ def check(options: RestoreOptions) -> None:
     ):
         raise ValueError(
             "--auto finds noise (--task denoise) and Gaussian blurs (--task gauss); give --sigma for all else"
+        )
+    if (name := (options.task or "").partition(":")[0]) in SCANNED:
+        raise ValueError(
+            f"the data of {name} are no picture: `linverse evaluate --task {name}` simulates them, lv.Posterior takes yours"
         )
     if options.auto and options.sigma is not None:
         raise ValueError("--auto looks for the noise level: --sigma cannot be given")
