@@ -672,7 +672,17 @@ def test_a_finished_run_is_a_model_with_its_card(tmp_path: Path) -> None:
     assert float(averaged["constant"]) == 0.0  # a run that goes on is not changed by its end
     assert float(energy.constant) == card.constant != 0.0
     assert card.parameters == parameter_count(energy)
-    assert set(card.self_test) == {"entropy", "agreement", "bias", "slope", "ratio", "heat", "floor", "bands"}
+    assert set(card.self_test) == {
+        "entropy",
+        "agreement",
+        "bias",
+        "slope",
+        "ratio",
+        "heat",
+        "floor",
+        "partition",
+        "bands",
+    }
     assert {row[0] for row in card.bands} >= {"white noise 0.1", "pink noise (unseen)"}
     assert any("floor" in test for test, _, _ in card.tests)
     assert TrainConfig.from_dict(card.training) == trainer.config
