@@ -56,8 +56,13 @@ def code_length(
     return CodeLength(bits.mean(0), bits.std(0) / math.sqrt(draws) if draws > 1 else torch.full_like(bits[0], math.nan))
 
 
+def are_bytes(x: Tensor) -> bool:
+    """Whether all values are k/255 in [0, 1]."""
+    return float((x * 255 - (x * 255).round()).abs().max()) <= 1e-3 and float(x.min()) >= 0 and float(x.max()) <= 1
+
+
 def _check_bytes(x: Tensor) -> None:
-    if float((x * 255 - (x * 255).round()).abs().max()) > 1e-3 or float(x.min()) < 0 or float(x.max()) > 1:
+    if not are_bytes(x):
         raise ValueError("a code length is that of 8-bit images: give bytes/255, values k/255 in [0, 1]")
 
 

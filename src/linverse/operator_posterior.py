@@ -13,16 +13,15 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, Unpack
 
 import torch
 from torch import Tensor
 
+from linverse.any_posterior import AnyPosterior, DrawOptions, check_fit
 from linverse.covariance import Covariance
-from linverse.energy import Energy, Evaluation, floor_covariance, in_precision_of
-from linverse.measurement import Lifted, Measurement
+from linverse.energy import Energy, floor_covariance, in_precision_of
 from linverse.operator_measurement import OperatorMeasurement
-from linverse.posterior import Posterior, check_fit
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator
 from linverse.sampling.run import Finish
@@ -60,30 +59,35 @@ class Convergence:
         return found
 
 
-class OperatorPosterior(Posterior):
+class SweepOptions(DrawOptions, total=False):
+    """What more can be said of samples by split Gibbs (`sampling.SplitGibbsOptions`)."""
+
+    levels: int
+    sweeps: int
+    metropolis: bool
+
+
+class OperatorPosterior(AnyPosterior):
     """What `Posterior(energy, measurement)` is for a measurement by a `LinearOperator` and its kin."""
 
     measurement: OperatorMeasurement
 
     def __init__(
-        self,
-        energy: Energy,
-        measurement: Measurement,
-        generator: torch.Generator | None = None,
-        *,
-        check: bool = True,
+        self, energy: Energy, measurement: OperatorMeasurement, generator: torch.Generator | None = None
     ) -> None:
-        """As `Posterior`; `check` has nothing to do here, where no Σ is known: `convergence` tells what to trust."""
-        assert isinstance(measurement, OperatorMeasurement)
+        """The generator draws the samples behind `mean` and `std`; `convergence` tells what to trust."""
         check_fit(energy, measurement)
         self.energy, self.measurement = energy, in_precision_of(energy, measurement)
         self._generator = generator
         self._kept: OperatorSamples | None = None
         self.convergence: Convergence | None = None
 
+    def __repr__(self) -> str:
+        return f"OperatorPosterior({type(self.energy).__name__}, {self.measurement})"
+
     # --- samples -------------------------------------------------------------------------------------------------------------
 
-    def draw(  # type: ignore[override]
+    def draw(
         self,
         n: int,
         path: int = 10,
@@ -120,39 +124,12 @@ class OperatorPosterior(Posterior):
         for complaint in self.convergence.complaints(self.measurement.numbers):
             warnings.warn(complaint, stacklevel=4)
 
-    def sample(  # type: ignore[override]
-        self,
-        n: int,
-        path: int = 10,
-        *,
-        levels: int = 100,
-        sweeps: int = 20,
-        metropolis: bool = False,
-        finish: Finish = "mean",
-        generator: torch.Generator | None = None,
-        progress: Progress = silent,
-        chunk: int | None = None,
-    ) -> Tensor:
+    def sample(self, n: int, path: int = 10, **options: Unpack[SweepOptions]) -> Tensor:
         """n posterior samples of each measurement, [n, B, C, H, W]; options as in `draw`.
 
         Ctrl-C gives those that were finished, with a warning that says how many.
         """
-        drawn = self.draw(
-            n,
-            path,
-            levels=levels,
-            sweeps=sweeps,
-            metropolis=metropolis,
-            finish=finish,
-            generator=generator,
-            progress=progress,
-            chunk=chunk,
-        )
-        finished = self._by_measurement(drawn.samples)
-        if len(finished) == 0:
-            raise KeyboardInterrupt("interrupted before a sample was finished (fewer at a time: `chunk`)")
-        self._say_interrupted(drawn, n, "the others are left out")
-        return finished
+        return self._finished(self.draw(n, path, **options), n, 1, "the others are left out")
 
     def _several(
         self, samples: int, generator: torch.Generator | None, progress: Progress, chunk: int | None
@@ -164,9 +141,7 @@ class OperatorPosterior(Posterior):
         if self._kept is None or len(self._kept.samples) < samples * count:
             stream = generator or self._generator or keyed_generator("operator samples")
             self._kept = self.draw(samples, generator=stream, progress=progress, chunk=chunk)
-        if len(self._by_measurement(self._kept.samples)) < 2:
-            raise KeyboardInterrupt("interrupted before two samples were finished")
-        self._say_interrupted(self._kept, samples, "the answer is theirs")
+        self._finished(self._kept, samples, 2, "the answer is theirs")
         return self._kept
 
     def mean(
@@ -180,7 +155,7 @@ class OperatorPosterior(Posterior):
         """E[x|y], [B, C, H, W]: the mean of so many chains, each averaged over the second half of its sweeps; its error is below std/√n."""
         return self._by_measurement(self._several(samples, generator, progress, chunk).average).mean(dim=0)
 
-    def std(  # type: ignore[override]
+    def std(
         self,
         samples: int | None = SAMPLES,
         *,
@@ -214,14 +189,14 @@ class OperatorPosterior(Posterior):
     def _without_a_basis(self, what: str) -> NoReturn:
         raise TypeError(f"{what}: no basis diagonalises this operator. There are sample, mean, std, log_prob and rank")
 
-    def lift(self, generator: torch.Generator | None = None, *, random_fill: bool = True) -> Lifted:
+    def lift(self, generator: torch.Generator | None = None, *, random_fill: bool = True) -> NoReturn:
         self._without_a_basis("the data are no noisy image with a Σ of ours")
 
-    def evaluate(self) -> Evaluation:
+    def evaluate(self) -> NoReturn:
         self._without_a_basis("there is no one-shot answer")
 
-    def coefficient_std(self) -> Tensor:
+    def coefficient_std(self) -> NoReturn:
         self._without_a_basis("there are no coefficients")
 
-    def evidence(self) -> Tensor:
+    def evidence(self) -> NoReturn:
         self._without_a_basis("the evidence has no closed form")

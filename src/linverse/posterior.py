@@ -14,26 +14,24 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
+from linverse.any_posterior import AnyPosterior, DrawOptions, check_fit
 from linverse.covariance import Covariance
-from linverse.degradations import ImageLike, as_tensor
-from linverse.degradations.base import describe
-from linverse.energy import Energy, Evaluation, evaluate_in_basis, group_mean, in_precision_of, size_text, takes
+from linverse.energy import Energy, Evaluation, evaluate_in_basis, group_mean, in_precision_of
 from linverse.measurement import Lifted, Measurement
 from linverse.memory import check_memory
 from linverse.operator_measurement import OperatorMeasurement
 from linverse.progress import Progress, silent
-from linverse.rng import keyed_generator, normal_like
+from linverse.rng import keyed_generator
 from linverse.sampling import Kernel, Path, Predictor, SampleResult, SamplerOptions, sample_in_basis
+from linverse.sampling.film import Film, film_in_basis
 from linverse.sampling.guided import Rule
 from linverse.sampling.run import Finish
-from linverse.sampling.sampler import chunk_size
 from linverse.typicality import calibration, reference_images
-from linverse.units import bits_per_dim, decibels_per_dim
 
 SUREST = 0.01
 CHECKED = 32  # held-out images on which a model is tried under the noise of a measurement
@@ -51,17 +49,17 @@ def residual(energy: Energy, y: Tensor, cov: Covariance) -> Tensor:
     return energy(y, cov) - gaussian_energy(energy, y, cov)
 
 
-class Drawn(Protocol):
-    """What a sampler hands back."""
+class PathOptions(DrawOptions, total=False):
+    """What more can be said of samples that follow a path through covariances (`sampling.sample`)."""
 
-    @property
-    def samples(self) -> Tensor: ...
+    predictor: Predictor | None
+    corrector: Kernel | Sequence[Kernel] | None
+    corrector_steps: int
+    temperature: float
+    floor: float | None
 
-    @property
-    def completed(self) -> bool: ...
 
-
-class Posterior:
+class Posterior(AnyPosterior):
     """p(x | measurement) under an energy's prior: what the image most likely was, how sure we are, what else it could have been.
 
     >>> import torch, linverse as lv
@@ -74,12 +72,19 @@ class Posterior:
     (torch.Size([1, 1, 4, 4]), torch.Size([1, 1, 4, 4]), torch.Size([3, 1, 1, 4, 4]))
     """
 
-    def __new__(cls, energy: Energy, measurement: Measurement, *rest: Any, **options: Any) -> Posterior:
+    def __new__(
+        cls,
+        energy: Energy,
+        measurement: Measurement,
+        generator: torch.Generator | None = None,
+        *,
+        check: bool = True,
+    ) -> Any:
         """For operators that no basis diagonalises, an `OperatorPosterior`."""
-        if isinstance(measurement, OperatorMeasurement) and cls is Posterior:
+        if isinstance(measurement, OperatorMeasurement):
             from linverse.operator_posterior import OperatorPosterior
 
-            return super().__new__(OperatorPosterior)
+            return OperatorPosterior(energy, measurement, generator)
         return super().__new__(cls)
 
     def __init__(
@@ -95,15 +100,6 @@ class Posterior:
         `check`: at the first question, try the model on some of the held-out images that it carries under the same noise, and warn if
         it is not calibrated there (an evaluation of `CHECKED` images), or knows no more than a bound of this measurement.
         """
-        if not callable(energy) or not hasattr(energy, "range"):
-            raise TypeError(
-                f"energy is {describe(energy)}; load one with lv.load, or build an exact one of linverse.analytic"
-            )
-        if not isinstance(measurement, Measurement):
-            raise TypeError(
-                f"measurement is a {type(measurement).__name__}; make one by a degradation, e.g. "
-                "lv.Denoising(sigma=0.1).from_raw(picture)"
-            )
         check_fit(energy, measurement)
         self.energy, self.measurement = energy, in_precision_of(energy, measurement)
         self._lifted = self.lift(generator or keyed_generator("lift"), random_fill=False)
@@ -209,11 +205,7 @@ class Posterior:
         if samples < 2:
             raise ValueError(f"a spread takes at least 2 samples; got {samples}")
         drawn = self.draw(samples, path, generator=generator, progress=progress, chunk=chunk)
-        whole = self._by_measurement(drawn.samples)
-        if len(whole) < 2:
-            raise KeyboardInterrupt("interrupted before two samples were finished: they have no spread")
-        self._say_interrupted(drawn, samples, "the spread is theirs")
-        return whole.std(dim=0)
+        return self._finished(drawn, samples, 2, "the spread is theirs").std(dim=0)
 
     def evidence(self) -> Tensor:
         """log p(raw data), [B], nats: of data to which the noise that lifts them to λ_min was added."""
@@ -221,69 +213,6 @@ class Posterior:
         return -(self.evaluate().energy + lifted.log_gain + lifted.fill_log_density)
 
     # --- densities ---------------------------------------------------------------------------------------------------------
-
-    def log_prob(
-        self, x: ImageLike, *, unit: str = "nats", floor_noise: bool = False, generator: torch.Generator | None = None
-    ) -> Tensor:
-        """log p(x|y), [B]: nats, "bits/dim" (negative log) or "dB/dim". x are images at the floor λ_min, one for each measurement.
-
-        (For a single measurement there may be any number of them.)
-        With `floor_noise` N(0, λ_min) is added to x first: do so for clean images; it is the same for all that are compared.
-        """
-        self._warn_once()
-        check_unit(unit)
-        images = self._images(x)
-        count = self.measurement.batch
-        if len(images) != count and count != 1:
-            raise ValueError(f"there are {len(images)} images for {count} measurements; give one for each")
-        rows = torch.arange(count).expand(len(images)) if count == 1 else torch.arange(count)
-        noise = self._floor_noise(images, generator) if floor_noise else None
-        return in_unit(self._log_density(images, rows, noise), self.covariance.dim, unit)
-
-    @torch.no_grad()
-    def rank(
-        self,
-        samples: ImageLike,
-        *,
-        unit: str = "nats",
-        floor_noise: bool = False,
-        generator: torch.Generator | None = None,
-        chunk: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Samples [n, B, C, H, W] sorted by log p(x|y), most probable first, and those log-densities [n, B] (options as in `log_prob`).
-
-        `chunk` images are evaluated at a time.
-        """
-        self._warn_once()
-        check_unit(unit)
-        count = self.measurement.batch
-        given = as_tensor(samples, "samples")
-        if given.ndim != 5 or given.shape[1] != count or len(given) == 0:
-            raise ValueError(f"samples have shape {tuple(given.shape)}; they must be [n ≥ 1, {count}, C, H, W]")
-        flat, rows = self._images(given.flatten(0, 1), "samples"), torch.arange(count).repeat(len(given))
-        noise = self._floor_noise(flat, generator) if floor_noise else None
-        parts = torch.arange(len(flat)).split(chunk_size(chunk, self.covariance))
-        log_density = torch.cat([self._log_density(flat[part], rows[part], noise) for part in parts])
-        if bool(log_density.isnan().any()):
-            raise FloatingPointError(f"log p(x|y) is NaN for {int(log_density.isnan().sum())} of {len(flat)} samples")
-        values, order = log_density.unflatten(0, (-1, count)).sort(dim=0, descending=True)
-        return given[order, torch.arange(count)], in_unit(values, self.covariance.dim, unit)
-
-    def _images(self, x: ImageLike, name: str = "image") -> Tensor:
-        """Images that a density can be asked of, in the measurement's precision."""
-        images = as_tensor(x, name)
-        self.covariance.check_image(images)
-        if len(images) == 0:
-            raise ValueError(f"{name} has shape {tuple(images.shape)}: there is nothing in it")
-        if not bool(torch.isfinite(images).all()):
-            raise ValueError(f"{name} has {int((~torch.isfinite(images)).sum())} NaN or infinite pixels")
-        return images.to(self.covariance.log_variance)
-
-    def _floor_noise(self, like: Tensor, generator: torch.Generator | None) -> Tensor:
-        """N(0, λ_min) for each measurement, [B, C, H, W]."""
-        floor = self.covariance.isotropic(self.energy.range.minimum)
-        blank = like.new_empty(self.measurement.batch, *like.shape[1:])
-        return floor.colour(normal_like(blank, generator or keyed_generator("floor")))
 
     def _log_density(self, x: Tensor, rows: Tensor, noise: Tensor | None) -> Tensor:
         """log p(x|y), nats, of images x + noise; `rows` says which measurement (and which noise) each of them belongs to."""
@@ -344,6 +273,18 @@ class Posterior:
         known = self._excess is None
         return sample_in_basis(self.energy, z, cov, options, generator=generator, progress=progress, check_range=known)
 
+    def film(
+        self,
+        path: Path | Rule | int = 50,
+        *,
+        generator: torch.Generator | None = None,
+        progress: Progress = silent,
+    ) -> Film:
+        """One sample on its way from the (first) measurement to the floor, level by level: where it is, E[x|x_t], and Σ_t."""
+        self._warn_once()
+        z, cov = self._redrawn(torch.zeros(1, dtype=torch.long), generator)
+        return film_in_basis(self.energy, z, cov, path, generator=generator, progress=progress)
+
     def _redrawn(self, rows: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Covariance]:
         """(Qᵀy, Σ) of the measurements of the given numbers, with fresh fills.
 
@@ -356,76 +297,9 @@ class Posterior:
         fresh = measurement.lift(self.energy.range, self.energy.gaussian(measurement.template), generator)
         return torch.where(measurement.measured, z, fresh.coefficients), cov
 
-    def sample(
-        self,
-        n: int,
-        path: Path | Rule | int = 50,
-        *,
-        predictor: Predictor | None = None,
-        corrector: Kernel | Sequence[Kernel] | None = None,
-        corrector_steps: int = 1,
-        temperature: float = 1.0,
-        floor: float | None = None,
-        finish: Finish = "mean",
-        generator: torch.Generator | None = None,
-        progress: Progress = silent,
-        chunk: int | None = None,
-    ) -> Tensor:
+    def sample(self, n: int, path: Path | Rule | int = 50, **options: Unpack[PathOptions]) -> Tensor:
         """n posterior samples of each measurement, [n, B, C, H, W]; options as in `draw`.
 
         Ctrl-C gives those that were finished, with a warning that says how many; `draw` also keeps what was on its way.
         """
-        drawn = self.draw(
-            n,
-            path,
-            predictor=predictor,
-            corrector=corrector,
-            corrector_steps=corrector_steps,
-            temperature=temperature,
-            floor=floor,
-            finish=finish,
-            generator=generator,
-            progress=progress,
-            chunk=chunk,
-        )
-        finished = self._by_measurement(drawn.samples)
-        if len(finished) == 0:
-            raise KeyboardInterrupt("interrupted before a sample was finished (fewer at a time: `chunk`)")
-        self._say_interrupted(drawn, n, "the others are left out")
-        return finished
-
-    def _say_interrupted(self, drawn: Drawn, wanted: int, consequence: str) -> None:
-        if not drawn.completed:
-            finished = len(drawn.samples) // self.measurement.batch
-            warnings.warn(f"interrupted: {finished} of {wanted} samples were finished; {consequence}", stacklevel=3)
-
-    def _by_measurement(self, samples: Tensor) -> Tensor:
-        """[n·B, …] → [n, B, …], without what an interruption left of a round."""
-        count = self.measurement.batch
-        return samples[: len(samples) // count * count].unflatten(0, (len(samples) // count, count))
-
-
-def check_fit(energy: Energy, measurement: Measurement) -> None:
-    """Refuse a measurement of images of another shape than the energy's (None: any)."""
-    template = measurement.template
-    found = (template.channels, *template.size)
-    if not takes(energy.shape, found):
-        taken = size_text(energy.shape)
-        raise ValueError(f"the measurement is of {'×'.join(map(str, found))} images; the model takes {taken} images")
-
-
-UNITS = ("nats", "bits/dim", "dB/dim")
-
-
-def check_unit(unit: str) -> None:
-    """Refuse a unit that is none, before anything is computed."""
-    if unit not in UNITS:
-        raise ValueError(f'unit is {unit!r}; it can be "nats", "bits/dim" or "dB/dim"')
-
-
-def in_unit(log_density: Tensor, dim: int, unit: str) -> Tensor:
-    """A log-density in the unit that was asked for."""
-    check_unit(unit)
-    if unit == "nats":
-        return log_density
-    return bits_per_dim(log_density, dim) if unit == "bits/dim" else decibels_per_dim(log_density, dim)
+        return self._finished(self.draw(n, path, **options), n, 1, "the others are left out")

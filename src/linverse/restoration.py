@@ -9,19 +9,22 @@ A model that carries held-out images says whether the picture is like them, and 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from linverse.any_posterior import in_unit
 from linverse.blind import Axis, Family, Search, search
 from linverse.blind import restore as integrated_mean
 from linverse.energy import Energy, in_precision_of
 from linverse.measurement import Measurement
+from linverse.metrics.calibration import credible_interval, gaussian_interval
 from linverse.metrics.pixel import decibels
-from linverse.posterior import Posterior, in_unit
-from linverse.progress import Progress, silent
+from linverse.posterior import Posterior
+from linverse.progress import Progress, shifted, silent
 from linverse.rng import keyed_generator
 from linverse.typicality import Calibration, Typicality, calibration, measurement_typicality, reference_images
 
@@ -136,8 +139,8 @@ def restore(
     return add_samples(result, posterior, samples, path, seed=seed, progress=progress)
 
 
-def one_shot(posterior: Posterior, truth: Tensor | None = None) -> Restoration:
-    """What a single evaluation tells about one measurement, and how it compares with the held-out images that the model carries."""
+def one_shot(posterior: Posterior, truth: Tensor | None = None, *, compare: bool = True) -> Restoration:
+    """What a single evaluation tells about one measurement and (`compare`) how that looks beside the model's held-out images."""
     cov, energy = posterior.covariance, posterior.energy
     if cov.batch != 1:
         raise ValueError(
@@ -146,7 +149,7 @@ def one_shot(posterior: Posterior, truth: Tensor | None = None) -> Restoration:
     free = int((cov.log_variance > math.log(energy.range.minimum) + 1e-4).sum()) * cov.multiplicity
     by_pixel = cov.basis == "spatial" or posterior.evaluate().pixel_variance is not None
     source = "one-shot" if by_pixel else "one-shot, diagonal approximation"
-    typicality, judged = compare_with_references(posterior)
+    typicality, judged = compare_with_references(posterior) if compare else (None, None)
     return Restoration(
         posterior.measurement,
         posterior.mean()[0],
@@ -184,10 +187,46 @@ def add_samples(
         return result
     drawn = posterior.draw(samples, path, generator=keyed_generator(seed, "restore"), finish="floor", progress=progress)
     result = replace(result, samples=drawn.samples, evaluations=drawn.evaluations, completed=drawn.completed)
-    if len(drawn.samples) >= FEWEST_FOR_SPREAD and not white(posterior):
-        mean, std, number = drawn.samples.mean(dim=0), drawn.samples.std(dim=0), f"{len(drawn.samples)} samples"
-        result = replace(result, mean=mean, std=std, mean_from=f"of {number}", std_from=f"the spread of {number}")
+    result = with_spread(result, posterior)
     return with_densities(result, posterior) if drawn.completed else result
+
+
+def stream_samples(
+    result: Restoration, posterior: Posterior, samples: int, path: int, *, seed: int, progress: Progress = silent
+) -> Iterator[Restoration]:
+    """The same restoration after each sample, ranked so far: for who watches. Sample n is the same however many are asked for.
+
+    An interruption (Ctrl-C, or a `progress` that raises KeyboardInterrupt) ends it with those that were finished.
+
+    >>> import torch, linverse as lv
+    >>> from linverse.data.examples import load_examples
+    >>> boot = load_examples("fashion-mnist").batch(torch.tensor([0]))
+    >>> post = lv.Posterior(lv.load("fashion-mnist"), lv.Box(14, sigma=0.01).measure(boot), check=False)
+    >>> [len(seen.samples) for seen in stream_samples(one_shot(post), post, 2, 3, seed=0)]
+    [1, 2]
+    """
+    images, log_probs = result.mean.new_empty(0, *result.mean.shape), torch.empty(0, dtype=torch.float64)
+    for number in range(samples):
+        key, part = keyed_generator(seed, "stream", number), shifted(progress, number * path, samples * path)
+        drawn = posterior.draw(1, path, generator=key, finish="floor", progress=part)
+        if not drawn.completed:
+            yield replace(result, completed=False)
+            return
+        log_prob = posterior.rank(drawn.samples[:, None])[1][:, 0]
+        order = torch.cat([log_probs, log_prob.to(log_probs)]).argsort(descending=True, stable=True)
+        images = torch.cat([images, drawn.samples])[order]
+        log_probs = torch.cat([log_probs, log_prob.to(log_probs)])[order]
+        result = replace(result, samples=images, log_probs=log_probs, evaluations=drawn.evaluations)
+        result = with_spread(result, posterior)
+        yield result
+
+
+def with_spread(result: Restoration, posterior: Posterior) -> Restoration:
+    """The same with mean and standard deviation of the samples, where there are enough of them and one shot is not the answer."""
+    if len(result.samples) < FEWEST_FOR_SPREAD or white(posterior):
+        return result
+    mean, std, number = result.samples.mean(dim=0), result.samples.std(dim=0), f"{len(result.samples)} samples"
+    return replace(result, mean=mean, std=std, mean_from=f"of {number}", std_from=f"the spread of {number}")
 
 
 def white(posterior: Posterior) -> bool:
@@ -214,6 +253,53 @@ def with_densities(result: Restoration, posterior: Posterior) -> Restoration:
         log_prob_mean=floored(result.mean),
         log_prob_truth=truth,
     )
+
+
+# --- one pixel ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PixelMarginal:
+    """What is known of one pixel: its samples [n, C], mean, std and the ends of the 90 % interval [C], and what that is made of."""
+
+    row: int
+    column: int
+    samples: Tensor
+    mean: Tensor
+    std: Tensor
+    low: Tensor
+    high: Tensor
+    interval_from: str
+    truth: Tensor | None = None
+
+
+def pixel_marginal(result: Restoration, row: int, column: int, level: float = 0.9) -> PixelMarginal:
+    """The posterior of one pixel: by its samples where they are enough to bound an interval, else of a Gaussian of its mean and std.
+
+    >>> from linverse.restoration import pixel_marginal, restore
+    >>> import torch, linverse as lv
+    >>> from linverse.data.examples import load_examples
+    >>> boot = load_examples("fashion-mnist").batch(torch.tensor([0]))
+    >>> seen = lv.Box(14, sigma=0.01).measure(boot, torch.Generator().manual_seed(0))
+    >>> pixel = pixel_marginal(restore(lv.Posterior(lv.load("fashion-mnist"), seen), samples=0), 14, 14)
+    >>> bool(pixel.low < pixel.mean < pixel.high), pixel.interval_from
+    (True, 'a Gaussian of its mean and std')
+    """
+    height, width = result.mean.shape[1:]
+    if not (0 <= row < height and 0 <= column < width):
+        raise ValueError(
+            f"the picture is {height}×{width}: rows are 0 to {height - 1}, columns 0 to {width - 1}; got {row}, {column}"
+        )
+    mean, std = result.mean[:, row, column], result.std[:, row, column]
+    samples = result.samples[:, :, row, column] if len(result.samples) else mean.new_empty(0, len(mean))
+    if len(samples) >= 2 / (1 - level) - 1 - 1e-9:
+        low, high = (end[0] for end in credible_interval(samples[None], level))
+        source = f"{len(samples)} samples"
+    else:
+        low, high = gaussian_interval(mean, std, level)
+        source = "a Gaussian of its mean and std"
+    truth = None if result.truth is None else result.truth[:, row, column]
+    return PixelMarginal(row, column, samples, mean, std, low, high, source, truth)
 
 
 # --- blind -------------------------------------------------------------------------------------------------------------------------

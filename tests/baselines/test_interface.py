@@ -27,6 +27,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "daps": {"steps": 15, "ode_steps": 3, "langevin_steps": 50},
     "diffpir": {"steps": 40},
     "ours": {"steps": 40},
+    "ours-paper": {"steps": 60},
 }
 
 

@@ -288,7 +288,7 @@ def test_interrupted_scores_are_kept() -> None:
     assert len(kept.log_density) == 4
     assert torch.equal(kept.log_density, whole.log_density[:4])
     paths = [Path(f"{n}.png") for n in range(5)]
-    listed = ranked(paths, x, kept)
+    listed = ranked(paths, x, kept, [None] * len(x))
     assert {one.path.name for one in listed} == {f"{n}.png" for n in range(4)}
     assert listed[0].log_density == float(kept.log_density.max())
 

@@ -175,7 +175,7 @@ def test_scores_without_references_are_as_before(inside: Path, monkeypatch: pyte
     run("score", "digit.png", "--model", "any")
     found = record("scores")
     assert found["reference_images"] == 0
-    assert set(found["scores"][0]) == {"rank", "image", "log_density_nats", "bits_per_dim"}
+    assert set(found["scores"][0]) == {"rank", "image", "log_density_nats", "bits_per_dim", "code_bits_per_dim"}
 
 
 # --- blind -------------------------------------------------------------------------------------------------------------------

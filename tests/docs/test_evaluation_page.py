@@ -144,7 +144,15 @@ def settings(solve: Any) -> dict[str, Any]:
 def test_costs_are_those_that_are_counted(row: list[str]) -> None:
     """On a score network where one is wanted, with N = 3 steps."""
     name, steps = row[0].strip("`"), 3
-    counts = {"0": 0, "1": 1, "N": steps, "N + 1": steps + 1, "k·N": 5 * steps, "≤ 4·(N + 1)": 4 * (steps + 1)}
+    counts = {
+        "0": 0,
+        "1": 1,
+        "N": steps,
+        "N + 1": steps + 1,
+        "2N + 1": 2 * steps + 1,
+        "k·N": 5 * steps,
+        "≤ 4·(N + 1)": 4 * (steps + 1),
+    }
     promised = [counts[text.strip()] for text in row[-1].split(",")]
     method = METHODS[name]
     network = Denoiser(

@@ -29,6 +29,7 @@ from linverse.evaluation.defaults import default_contenders
 from linverse.evaluation.networks import AS_DENOISER, Models, PaletteModel
 from linverse.evaluation.plan import EvaluationSetting, Plan, Task, Unit, make_plan
 from linverse.evaluation.runner import run_units
+from linverse.evaluation.spread import COVERAGE
 from linverse.evaluation.storage import EvaluationFolder, slug
 from linverse.metrics import frechet_from_features
 from linverse.models.denoiser import Denoiser, DenoiserConfig
@@ -181,7 +182,7 @@ def test_the_whole_thing(tmp_path: Path) -> None:
     assert networks == dict(zip(QUICK, ("none", "energy", "energy", "score"), strict=True))
     timings = json.loads((tmp_path / "timings.json").read_text())
     assert len(timings["tasks"]["box"]["ours:steps=3"]["batches"]) == 2
-    assert set(timings["spent"]) == {"solving", "metrics", "densities", "tables and pictures"}
+    assert set(timings["spent"]) == {"solving", "metrics", "densities", "coverage", "tables and pictures"}
     assert all(seconds > 0 for seconds in timings["spent"].values())
 
 
@@ -196,6 +197,29 @@ def test_values_are_those_of_the_images(tmp_path: Path) -> None:
     distance = frechet_from_features(*pixels)
     assert found["summary"]["Fréchet-pixels"]["estimate"] == pytest.approx(float(distance), rel=1e-5)
     assert found["evaluations"] is None  # a user's function that returns images does not say
+
+
+def uniform(width: float) -> Callable[..., Tensor]:
+    """A sampler of grey values, the right one for `pictures_of` if the width is 1, that knows the pixels outside of the box."""
+
+    def solve(model: object, degradation: Any, y_raw: Tensor, generator: torch.Generator) -> Tensor:
+        return 0.5 + width * (torch.rand(len(y_raw), *SHAPE, generator=generator) - 0.5)
+
+    return solve
+
+
+def test_coverage_tells_samplers_that_vary_too_little(tmp_path: Path) -> None:
+    methods = [own("right", uniform(1.0)), own("timid", uniform(0.3)), own("one answer", grey)]
+    plan = tiny_plan(*methods, images=6, coverage=19, coverage_images=5)
+    found = evaluate_and_report(plan, tmp_path)["tasks"]["box"]["methods"]
+    assert len(found["right"]["coverage"]) == 5
+    assert COVERAGE not in found["one answer"]["summary"]
+    pixels = 5 * 36
+    assert abs(found["right"]["summary"][COVERAGE]["estimate"] - 0.9) < z_threshold(1) * math.sqrt(0.9 * 0.1 / pixels)
+    assert found["timid"]["summary"][COVERAGE]["estimate"] < 0.5
+    assert COVERAGE in (tmp_path / "table.md").read_text()
+    with pytest.raises(ValueError, match="19 samples or more"):
+        tiny_plan(coverage=5)
 
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from linverse.experiments import (
     mmse,
     self_test,
 )
-from linverse.experiments.blind import Findings, Guess
+from linverse.experiments.blind import Case, Findings, Guess
 from linverse.experiments.cache import Cache
 from linverse.metrics.paired import error_rate, fair_coin_p_value, mcnemar
 from linverse.models.classifier import ClassifierConfig, DigitClassifier
@@ -107,7 +107,10 @@ def test_error_rate_has_the_binomial_standard_error() -> None:
 
 def findings(errors: Tensor, bound: float) -> Findings:
     one = torch.ones(1, dtype=torch.float64)
-    return Findings({1e-2: errors}, {1e-2: bound}, Guess(one, one), [], [], 64)
+    curve = (one, one)
+    two = torch.ones(2, dtype=torch.float64)
+    case = Case(4, 1.0, two, two, two, two > 0, one, curve, curve)
+    return Findings({1e-2: errors}, {1e-2: bound}, Guess(one, one), [], case, [], 64)
 
 
 def test_exact_energy_reaches_the_cramer_rao_bound() -> None:
@@ -174,8 +177,10 @@ def test_width_of_a_blur_needs_the_full_likelihood() -> None:
     energy = smooth_prior()
     x = energy.sample(6, keyed_generator(5))
     setting = replace(blind.FULL, blur_sigma=0.01)
-    metrics = blind.blur_metrics([blind.blur_widths(energy, x, width, setting, silent) for width in (0.8, 1.5)])
+    found = [blind.blur_widths(energy, x, width, setting, silent) for width in (0.8, 1.5)]
+    metrics = blind.blur_metrics(found)
     assert metrics["blur_relative_error"] < 0.03
+    assert int(torch.cat([one.covered for one in found]).sum()) >= 6  # of 12 intervals of 90 %: fewer are one in 10 000
     assert metrics["blur_energy_alone_relative_error"] > 0.5
 
 
@@ -423,7 +428,7 @@ SMALL: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "blind": lambda patch: patch.setattr(
         blind,
         "QUICK",
-        blind.BlindSetting((1e-2,), 4, (2, 6), (0.5, 0.01), 2, ((4, 0.5),), 1e-4, 2, (1.0,), 0.02, 2),
+        blind.BlindSetting((1e-2,), 4, (2, 6), (0.5, 0.01), 2, ((4, 0.5),), 1e-4, 2, (5, 0.2), 2, (1.0,), 0.02, 2),
     ),
     "mmse": lambda patch: patch.setattr(mmse, "QUICK", mmse.MmseSetting((4,), (1e-2, 1.0), 8, (4, 0.5, 0.1), 3)),
     "energy-guided": lambda patch: patch.setattr(
@@ -538,11 +543,11 @@ def test_single_model_can_be_left_out(models: dict[str, str], tmp_path: Path, mo
 
 
 def test_options_of_another_experiment_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="experiment gsm takes no options"):
-        write_experiment("gsm", tmp_path, options=mmse.MmseOptions())
-    with pytest.raises(ValueError, match="experiment blind takes"):
+    with pytest.raises(ValueError, match="experiment scale takes no options"):
+        write_experiment("scale", tmp_path, options=mmse.MmseOptions())
+    with pytest.raises(ValueError, match="experiment blind takes BlindOptions"):
         write_experiment("blind", tmp_path, options=mmse.MmseOptions())
-    assert experiment_options("gsm") is None
+    assert experiment_options("scale") is None
 
 
 def test_help_names_the_options_of_the_experiment(capsys: pytest.CaptureFixture[str]) -> None:

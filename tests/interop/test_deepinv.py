@@ -109,6 +109,9 @@ def test_the_adjoint_and_the_proximal_point_are_its_own(name: str) -> None:
     ],
     ids=["reflecting blur", "Gaussian downsampling", "tomography", "single-pixel camera"],
 )
+@pytest.mark.filterwarnings(
+    "ignore:the chains have not forgotten"
+)  # few levels; all chains together are asked for their mean
 def test_what_no_basis_of_ours_diagonalises_is_sampled(make: Any) -> None:
     physics = make()
     energy = lv.analytic.DiagonalGaussian(

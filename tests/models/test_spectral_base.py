@@ -10,9 +10,9 @@ from torch import Tensor
 
 from conftest import COVARIANCES, plain_evaluate, random_covariance, same_evaluation
 from linverse.analytic import DenseGaussian
-from linverse.covariance import Covariance, DCTCovariance, SpatialCovariance
+from linverse.covariance import Covariance, DCTCovariance, FourierCovariance, SpatialCovariance
 from linverse.energy import evaluate
-from linverse.models.bases.spectral import SpectralBase, block_shares, fourier_shares, knot_weights, on_dct_grid
+from linverse.models.bases.spectral import DCT, SpectralBase, block_shares, fourier_shares, knot_weights, on_dct_grid
 from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.rng import keyed_generator
 from oracles import matrix_of
@@ -49,7 +49,7 @@ def dense_gaussian(base: SpectralBase, cov: Covariance) -> DenseGaussian:
     """N(m, C) with C written out: DCT vectors of opponent colours, each with its power."""
     shape = (cov.channels, *cov.size)
     power = (base.log_ratio(cov.size, cov.log_variance) + base.log_prior).exp().flatten()
-    vectors = matrix_of(lambda z: base._image(z), shape)
+    vectors = matrix_of(DCT.image, shape)
     mean = base.mean.expand(shape).flatten()
     return DenseGaussian(mean, vectors @ torch.diag(power) @ vectors.mT, shape)
 
@@ -85,6 +85,39 @@ def test_untrained_energy_is_the_dense_gaussian_for_any_dct_spectrum(channels: i
     same_evaluation(
         evaluate(energy, y, cov), evaluate(dense_gaussian(energy.form.base, cov), y, cov), rtol=1e-7, atol=1e-8
     )
+
+
+def test_a_frequency_that_is_not_measured_takes_nothing_from_its_neighbours() -> None:
+    """Periodic noise, faint but for a notch: the base's mean is no worse there than a filter that looks at one frequency at a time."""
+    size = (24, 24)
+    energy = energy_of(1, size)
+    log_variance = torch.full((8, 1, *size), math.log(1e-5), dtype=torch.float64)
+    log_variance[..., 5, 3] = log_variance[..., -5, -3] = math.log(100.0)
+    cov = FourierCovariance(log_variance)
+    x = smooth_pictures(1, size)[:8]
+    y = x + cov.sample_noise(keyed_generator("noise"))
+    centre, power = energy.form.base.marginal(cov)
+    filtered = centre + power / (power + cov.variance) * (cov.analysis(y) - centre)
+    ours = cov.analysis(evaluate(energy, y, cov).mean)
+    errors = [(mean - cov.analysis(x))[..., [5, -5], [3, -3]].square().mean() for mean in (ours, filtered)]
+    assert float(errors[0]) < 2 * float(errors[1])
+
+
+@pytest.mark.parametrize("variance", [1e-6, 0.05, 1e3])
+@families
+def test_an_error_of_the_network_moves_no_coefficient_by_much(family: str, variance: float) -> None:
+    """The same answer s in every pixel moves the mean of a large picture by a few standard deviations of the base, whatever Σ."""
+    size = (64, 64)
+    energy = energy_of(1, size)
+    with torch.no_grad():
+        energy.form.network.exit.bias.fill_(1.0)
+    cov = isotropic(family, variance, 1, size)
+    y = smooth_pictures(1, size)[:2] + cov.sample_noise(keyed_generator("noise"))
+    moved = cov.analysis(evaluate(energy, y, cov).mean)
+    with torch.no_grad():
+        energy.form.network.exit.bias.zero_()
+    moved = moved - cov.analysis(evaluate(energy, y, cov).mean)
+    assert float((moved.square() / energy.form.linear_variance(cov)).max().sqrt()) < 60
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -140,7 +173,7 @@ def test_the_spectrum_is_that_of_the_pictures_it_was_fitted_to() -> None:
     radius[0, 0] = 0.18 / 32
     power = 0.001 * radius ** (-2)
     noise = torch.randn(600, channels, *size, generator=generator, dtype=torch.float64) * power.sqrt()
-    base.fit([0.4 + base._image(noise)])
+    base.fit([0.4 + DCT.image(noise)])
     found = (base.log_ratio(size, noise) + base.log_prior).exp()
     away = (found / power)[:, 2:, 2:]
     assert float((away.log()).abs().max()) < 0.2  # a curve between knots, and sampling
@@ -155,3 +188,29 @@ def test_a_base_of_one_size_serves_another() -> None:
         mean, variance = base.marginal(cov)
         assert mean.shape == variance.shape == (1, 1, *size)
         assert 0.5 < float(variance.mean() / base.log_prior.exp()) < 2
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_trees_count_nothing_where_all_pixels_are_alike(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are left out there, and what they would have said, with its derivatives in λ, is what is said without them."""
+    energy = energy_of(channels, (8, 8), awake=0.1)
+    cov = isotropic("spatial", 0.02, channels, (8, 8))
+    y = smooth_pictures(channels, (8, 8))[:2] + cov.sample_noise(keyed_generator("noise"))
+    without = evaluate(energy, y, cov)
+    monkeypatch.setattr("linverse.models.bases.spectral.alike", lambda log_variance: False)
+    same_evaluation(evaluate(energy, y, cov), without, rtol=1e-9, atol=1e-9)
+
+
+def test_a_hole_is_filled_from_its_surroundings() -> None:
+    """Half of the pixels hidden: the base alone is close to the dense Gaussian's mean, where the mean of φ is not."""
+    energy, size = energy_of(3, (16, 16)), (16, 16)
+    hidden = torch.rand(8, 1, *size, generator=keyed_generator("hidden"), dtype=torch.float64) < 0.5
+    cov = SpatialCovariance(torch.where(hidden, math.log(1e3), math.log(1e-4)).double(), 3)
+    x = smooth_pictures(3, size)[:8]
+    y = x + cov.sample_noise(keyed_generator("noise"))
+    exact = evaluate(dense_gaussian(energy.form.base, cov), y, cov).mean
+    ours = evaluate(energy, y, cov).mean
+    prior = energy.form.base.mean.expand_as(x)
+    errors = [float((mean - x)[hidden.expand_as(x)].square().mean()) for mean in (exact, ours, prior)]
+    assert errors[1] < 1.2 * errors[0]
+    assert errors[1] < 0.8 * errors[2]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -124,3 +125,34 @@ def test_a_killed_evaluation_ends_with_the_same_bytes(tmp_path: Path) -> None:
     tables = [(tmp_path / run / "table.csv").read_text().splitlines() for run in ("killed", "whole")]
     # the last column holds seconds
     assert [row.rpartition(",")[0] for row in tables[0]] == [row.rpartition(",")[0] for row in tables[1]]
+
+
+SMALL_EXPERIMENT = """
+import sys
+from linverse.cli import main
+from linverse.experiments import calibration
+calibration.QUICK = calibration.CalibrationSetting(("box", "gauss:std=0.4", "superres:factor=4", "half"), 3, 19, 0.0, 2)
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_experiment_ends_with_the_same_numbers(tmp_path: Path) -> None:
+    words = [sys.executable, "-W", "ignore", "-c", SMALL_EXPERIMENT, "experiment", "calibration", "--quick"]
+    words += ["--model", str(saved_model()), "--data=digits", "--steps=4"]
+    finish([*words, "--out=whole"], tmp_path)
+    dice, pieces, alive = random.Random(2), tmp_path / "killed" / "calibration.cache", 0
+    for _ in range(2):
+        before = len(list(pieces.glob("*")))
+
+        def moment(process: subprocess.Popen[bytes], before: int = before) -> None:
+            while process.poll() is None and len(list(pieces.glob("*"))) <= before:
+                time.sleep(0.002)
+            time.sleep(0.05 * dice.random())
+
+        alive += killed([*words, "--out=killed"], tmp_path, moment)
+    assert alive > 0
+    finish([*words, "--out=killed"], tmp_path)
+    records = [json.loads((tmp_path / run / "calibration.json").read_text()) for run in ("killed", "whole")]
+    assert records[0]["metrics"] == records[1]["metrics"]
+    assert not pieces.exists()

@@ -19,6 +19,7 @@ WRITTEN = Card(
     tests=(("a", "1", "b"),),
     reference_images=0,
     limits="is small",
+    credits=("Zoë (CC-BY): a, b",),
 )
 
 
@@ -28,6 +29,7 @@ def test_a_card_comes_back_and_what_it_does_not_say_is_not_written() -> None:
     content = json_bytes(WRITTEN.to_dict())
     assert Card.decode(content) == WRITTEN
     assert b"epochs" not in content
+    assert "- Zoë (CC-BY): a, b" in WRITTEN.page()
     assert b'"reference_images": 0' in content
 
 

@@ -275,6 +275,17 @@ def test_nothing_in_a_state_is_executed(tmp_path: Path, monkeypatch: pytest.Monk
 # --- resuming --------------------------------------------------------------------------------------------------------------------
 
 
+def test_a_run_may_begin_with_isotropic_noise_alone() -> None:
+    config = replace(tiny_config(), isotropic_first=3)
+    images = Pictures(shape=config.model.shape)
+    spans = []
+    for step in range(6):
+        logs = [part.cov.log_variance.flatten(1) for part in training_parts(config, images, step)]
+        spans.append(max(float((log.amax(1) - log.amin(1)).max()) for log in logs))
+    assert spans[:3] == [0.0, 0.0, 0.0]
+    assert max(spans[3:]) > 1
+
+
 def test_ten_steps_are_five_and_five(tmp_path: Path) -> None:
     config = tiny_config(model=replace(tiny_config().model, backbone=replace(BACKBONE, dropout=0.3)))
     whole = run(make_trainer(tmp_path / "whole", config))
@@ -683,7 +694,7 @@ def test_a_finished_run_is_a_model_with_its_card(tmp_path: Path) -> None:
         "partition",
         "bands",
     }
-    assert {row[0] for row in card.bands} >= {"white noise 0.1", "pink noise (unseen)"}
+    assert {row[0] for row in card.bands} >= {"white noise 0.1", "pink noise 0.1 (unseen)"}
     assert any("floor" in test for test, _, _ in card.tests)
     assert TrainConfig.from_dict(card.training) == trainer.config
 

@@ -38,7 +38,7 @@ def learned_part(energy: LearnedEnergy, x: Tensor, log_variance: float = -4.0) -
     cov = SpatialCovariance(torch.full((len(x), 1, *x.shape[2:]), log_variance, dtype=x.dtype), channels=x.shape[1])
     mean = torch.full_like(x, 0.4)
     band_prior = torch.zeros(11, dtype=x.dtype)
-    return form.run([form.inputs(0.3 * (x - mean), x, mean, cov, band_prior)], twice=False)[0]
+    return form.run([form.inputs(0.3 * (x - mean), x, mean, cov, x.new_ones(1), band_prior)], twice=False)[0]
 
 
 def test_a_grey_model_starts_as_the_colour_model_on_grey_pictures() -> None:

@@ -28,6 +28,9 @@ class Method:
 METHODS: dict[str, Method] = {
     "ours": Method(ours.solve, "energy", "predictor(–corrector) along a path of covariances"),
     "ours-surrogate": Method(ours.surrogate, "energy", "the same with the paper's Gaussian stand-in for a blur's Σ"),
+    "ours-paper": Method(
+        ours.paper_sampler, "energy", "the paper's sampler: 600 geometric levels, Euler, Langevin steps"
+    ),
     "posterior-mean": Method(trivial.posterior_mean, "energy", "E[x|y] in one evaluation"),
     "pseudo-inverse": Method(trivial.pseudo_inverse, "nothing", "H⁺y"),
     "dps": Method(dps.solve, "score", "DPS: the likelihood of the denoised image, by gradients"),

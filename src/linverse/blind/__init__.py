@@ -1,7 +1,7 @@
 """Blind estimation: which degradation made this image? Families of them, evidence over a grid, grids that zoom in."""
 
 from linverse.blind.ascent import maximise
-from linverse.blind.automatic import FoundDegradation, find_degradation, search_blur
+from linverse.blind.automatic import FoundDegradation, find_degradation, search_blur, search_family
 from linverse.blind.estimate import BlindEstimate, estimate, log_evidence, noise_bound, noise_levels, restore
 from linverse.blind.families import (
     Family,
@@ -11,9 +11,19 @@ from linverse.blind.families import (
     UnknownMask,
     UnknownNoise,
     UnknownNoiseBox,
+    reflecting,
 )
 from linverse.blind.noise_level import NoiseSearch, search_noise
-from linverse.blind.search import FAMILIES, Axis, FamilyPreset, Search, search, search_noise_levels, simulate
+from linverse.blind.search import (
+    FAMILIES,
+    Axis,
+    FamilyPreset,
+    Search,
+    check_truth,
+    search,
+    search_noise_levels,
+    simulate,
+)
 
 __all__ = [
     "FAMILIES",
@@ -30,15 +40,18 @@ __all__ = [
     "UnknownMask",
     "UnknownNoise",
     "UnknownNoiseBox",
+    "check_truth",
     "estimate",
     "find_degradation",
     "log_evidence",
     "maximise",
     "noise_bound",
     "noise_levels",
+    "reflecting",
     "restore",
     "search",
     "search_blur",
+    "search_family",
     "search_noise",
     "search_noise_levels",
     "simulate",

@@ -13,7 +13,7 @@ import torch
 
 from linverse.blind.censored import CensoredImages
 from linverse.blind.estimate import checked_raw
-from linverse.blind.families import Parameters, UnknownGaussianBlur
+from linverse.blind.families import Family, Parameters, UnknownGaussianBlur, UnknownNoise
 from linverse.blind.noise_level import NoiseSearch, first_guess, search_noise
 from linverse.blind.search import Axis, Search, search
 from linverse.data.picture import Picture, centre
@@ -97,3 +97,21 @@ def search_blur(
     axis = Axis("std", 0.3, min(4.0, min(seen.shape[2:]) / 6), FIRST, unit="pixels")
     family = UnknownGaussianBlur(sigma, boundary="reflecting")
     return search(energy, seen, family, (axis,), count=NEXT, seed=seed, progress=progress)
+
+
+def search_family(
+    energy: Energy,
+    picture: Picture,
+    family: Family,
+    axes: tuple[Axis, ...],
+    *,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Search:
+    """The posterior over a family's parameters: by few evaluations for clipped noise and for large pictures, else on grids that zoom in."""
+    large = None in energy.shape
+    if isinstance(family, UnknownNoise) and family.mask is None and (large or picture.depth is not None):
+        return search_noise(energy, picture, seed=seed, progress=progress)
+    if isinstance(family, UnknownGaussianBlur) and large:
+        return search_blur(energy, picture.pixels, family.sigma, seed=seed, progress=progress)
+    return search(energy, picture.pixels, family, axes, seed=seed, progress=progress)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import torch
@@ -46,12 +46,16 @@ def _pixels(raw: Tensor, log_noise: Tensor) -> Measurement:
 
 @dataclass(frozen=True)
 class UnknownNoise:
-    """White noise of unknown standard deviation `sigma`."""
+    """White noise of unknown standard deviation `sigma`, where a `mask` [1, 1, H, W] has pixels measured (None: everywhere)."""
 
     names: tuple[str, ...] = ("sigma",)
+    mask: Tensor | None = field(default=None, compare=False)
 
     def measurement(self, raw: Tensor, theta: Parameters) -> Measurement:
-        return _pixels(raw, _rows(2 * theta["sigma"].log()).expand(-1, 1, *raw.shape[2:]))
+        seen = _pixels(raw, _rows(2 * theta["sigma"].log()).expand(-1, 1, *raw.shape[2:]))
+        if self.mask is None:
+            return seen
+        return replace(seen, log_gain=torch.where(self.mask.to(raw.device), seen.log_gain, -math.inf))
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,11 @@ class UnknownGaussianBlur:
         sigma = theta["sigma"] if "sigma" in theta else torch.as_tensor(self.sigma, dtype=raw.dtype)
         basis = "fourier" if self.boundary == "periodic" else "dct"
         return _blurred(raw, transfer, _rows(2 * sigma.log()), basis)
+
+
+def reflecting(family: Family) -> Family:
+    """A Gaussian blur of pictures that go on mirrored beyond their edges, as photographs rather do than periodically; all else as it is."""
+    return replace(family, boundary="reflecting") if isinstance(family, UnknownGaussianBlur) else family
 
 
 @dataclass(frozen=True)

@@ -228,6 +228,18 @@ def resolved(axis: Axis, result: BlindEstimate) -> bool:
 
 
 @torch.no_grad()
+def check_truth(values: Mapping[str, float], axes: tuple[Axis, ...]) -> None:
+    """Refuse parameters, as a person reads them, with which nothing can be simulated."""
+    for axis in axes:
+        value = values[axis.name]
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{axis.name} is a number ≥ 0; got {value:g}")
+        if axis.spacing == "whole" and value not in axis.values():
+            raise ValueError(f"{axis.name} is a whole number from {axis.low:g} to {axis.high:g}; got {value:g}")
+    if values.get("sigma") == 0:
+        raise ValueError("sigma is 0: there is no noise to look for")
+
+
 def simulate(family: Family, x: Tensor, theta: Mapping[str, float], generator: torch.Generator) -> Tensor:
     """Raw data of a clean image [1, C, H, W] under known parameters: Hx + noise, in the basis where both are diagonal."""
     values = {name: torch.tensor([value]).to(x) for name, value in theta.items()}

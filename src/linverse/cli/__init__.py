@@ -13,12 +13,14 @@ COMMANDS = {
     "restore": "what a degraded picture was, how sure we are, what else it could have been",
     "score": "how probable pictures are under a model",
     "blind": "which degradation made a picture",
+    "studio": "the same in a browser: drop a picture, paint on it, watch",
     "train": "train a model from a preset (rerun to resume)",
     "data": "find, fetch and check a data set",
     "info": "the card of a model",
     "evaluate": "compare solvers on the same measurements (rerun to resume)",
     "bundle": "put a finished training run among the bundled models",
     "experiment": "reproduce a table or figure of the paper",
+    "paper": "the whole paper, item by item, with a verdict on each claim",
 }
 
 

@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> None:
 
 def run(options: BlindOptions, console: Console) -> None:
     """Load, search, restore, write."""
-    from linverse.blind import NoiseSearch
+    from linverse.blind import NoiseSearch, reflecting
     from linverse.data.pictures import fitted, read_told
     from linverse.report.blind import show
     from linverse.report.console import ProgressBars
@@ -106,7 +106,7 @@ def run(options: BlindOptions, console: Console) -> None:
     picture = fitted(picture, energy.shape, tell=tell, resize=options.resize)
     axes, family = chosen_axes(options, preset, picture.size), preset.build(sigma)
     if None in energy.shape:
-        family = mirrored(family)
+        family = reflecting(family)
     truth = parse_truth(options.simulate, axes) if options.simulate is not None else None
     picture, clean = measure(options, family, axes, truth, picture)
     raw = picture.pixels
@@ -160,6 +160,8 @@ def chosen_axes(options: BlindOptions, preset: FamilyPreset, size: tuple[int, in
 
 def parse_truth(text: str, axes: tuple[Axis, ...]) -> dict[str, float]:
     """`angle=30,length=7` → {"angle": 30.0, "length": 7.0}: one value for each axis, as a person reads it."""
+    from linverse.blind import check_truth
+
     names = [axis.name for axis in axes]
     wanted = ",".join(f"{name}=NUMBER" for name in names)
     values: dict[str, float] = {}
@@ -169,23 +171,10 @@ def parse_truth(text: str, axes: tuple[Axis, ...]) -> dict[str, float]:
             values[name.strip()] = float(value)
         except ValueError:
             raise ValueError(f"--simulate takes {wanted}; got {text!r}") from None
-    if sorted(values) != sorted(names) or not all(0 <= value < float("inf") for value in values.values()):
-        raise ValueError(f"--simulate takes {wanted} with numbers ≥ 0; got {text!r}")
-    if values.get("sigma") == 0:
-        raise ValueError("--simulate sigma=0: there is no noise to look for")
-    for axis in axes:
-        if axis.spacing == "whole" and values[axis.name] not in axis.values():
-            raise ValueError(
-                f"{axis.name} is a whole number from {axis.low:g} to {axis.high:g}; got {values[axis.name]:g}"
-            )
+    if sorted(values) != sorted(names):
+        raise ValueError(f"--simulate takes {wanted}; got {text!r}")
+    check_truth(values, axes)
     return values
-
-
-def mirrored(family: Family) -> Family:
-    """A Gaussian blur of pictures that go on mirrored beyond their edges, as photographs rather do than periodically."""
-    from linverse.blind import UnknownGaussianBlur
-
-    return replace(family, boundary="reflecting") if isinstance(family, UnknownGaussianBlur) else family
 
 
 def measure(
@@ -211,15 +200,12 @@ def find_out(
     progress: Progress,
 ) -> Search:
     """The posterior over the family's parameters: on grids, or by few evaluations for clipped noise and for large pictures."""
-    from linverse.blind import UnknownGaussianBlur, UnknownNoise, search, search_blur, search_noise
+    from linverse.blind import search, search_family
 
     raw = picture.pixels.to(options.device)
-    large = None in energy.shape and options.grid is None
-    if isinstance(family, UnknownNoise) and options.grid is None and (large or picture.depth is not None):
-        return search_noise(energy, picture, seed=options.seed, progress=progress)
-    if isinstance(family, UnknownGaussianBlur) and large:
-        return search_blur(energy, raw, family.sigma, seed=options.seed, progress=progress)
-    return search(energy, raw, family, axes, seed=options.seed, progress=progress)
+    if options.grid is not None:
+        return search(energy, raw, family, axes, seed=options.seed, progress=progress)
+    return search_family(energy, replace(picture, pixels=raw), family, axes, seed=options.seed, progress=progress)
 
 
 def write(

@@ -101,6 +101,10 @@ class EvaluateOptions:
     """PSNR, SSIM, LPIPS-Alex, LPIPS-VGG, DISTS"""
     features: Annotated[str, tyro.conf.arg(metavar="NAME")] = "auto"
     """of the Fréchet distance: vgg16, alexnet, pixels, or package.module:function"""
+    coverage: int = 0
+    """samples of each of the first --coverage-images images (19 or more), for the coverage of 90 % intervals; 0: none"""
+    coverage_images: int = 8
+    """how many images the coverage is measured on"""
     pictures: int = 8
     """images in a picture grid; 0 for no pictures"""
     threads: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: torch's)")] = None
@@ -178,7 +182,9 @@ def build_plan(options: EvaluateOptions, device: str) -> Plan:
     models = load_models(options.model, options.score_model, options.palette_model, device)
     metrics = options.metric or standard_metrics()
     data = options.data or trained_on(options.model)
-    setting = EvaluationSetting(data, options.batch, options.seed, metrics, options.features)
+    setting = EvaluationSetting(
+        data, options.batch, options.seed, metrics, options.features, options.coverage, options.coverage_images
+    )
     truth = held_out(data, options.images, fixed_shape(models.energy)).x
     contenders = asked or default_contenders(models)
     return possible(make_plan(models, truth, options.task or DEFAULT_TASKS, contenders, setting, device))

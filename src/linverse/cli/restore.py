@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,12 +17,8 @@ from linverse.report.console import note, plain_warnings
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from linverse.data.picture import Picture
-    from linverse.degradations import Degradation
-    from linverse.energy import Shape
-    from linverse.measurement import Measurement
     from linverse.models.energies.learned import LearnedEnergy
-    from linverse.progress import Progress
+    from linverse.question import Damage, Question
     from linverse.restoration import Restoration
 
 HELP = """Restore a degraded picture: the posterior mean, how sure it is, and samples ranked by their log-density.
@@ -137,6 +132,7 @@ def run(options: RestoreOptions, image: Path, console: Console, loaded: dict[str
     """Load, restore, write."""
     from linverse.data.pictures import read_told
     from linverse.posterior import Posterior
+    from linverse.question import ask
     from linverse.report.console import ProgressBars
     from linverse.report.output import OutputFolder
     from linverse.report.restoration import planned_files, show, write_one_shot, write_rest
@@ -153,7 +149,15 @@ def run(options: RestoreOptions, image: Path, console: Console, loaded: dict[str
     folder = results_folder(options, image)
     out = OutputFolder(folder, "linverse restore", planned_files(options.samples))
     with ProgressBars(console) as progress:
-        question = ask(options, picture, energy, tell, progress)
+        question = ask(
+            energy,
+            picture,
+            damage(options),
+            resize=options.resize,
+            seed=options.seed,
+            tell=tell,
+            progress=progress,
+        )
     posterior = Posterior(energy, question.measurement.to(options.device), check=False)
     result = one_shot(posterior, question.truth)
     for text in (*question.found, *result.doubts()):
@@ -182,89 +186,14 @@ def results_folder(options: RestoreOptions, image: Path) -> Path:
 # --- what was measured -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Question:
-    """A picture as a measurement: the degradation, what was found out about it (words, numbers), and the truth of a simulation."""
-
-    picture: Picture
-    degradation: Degradation
-    measurement: Measurement
-    truth: Tensor | None = None
-    found: tuple[str, ...] = ()
-    record: dict[str, Any] = field(default_factory=dict)
-
-
-def ask(
-    options: RestoreOptions, picture: Picture, energy: LearnedEnergy, tell: Callable[[str], None], progress: Progress
-) -> Question:
-    """The measurement that a picture is, or (--simulate) that is made of it."""
-    from linverse.blind import find_degradation
-    from linverse.data.pictures import fitted
-    from linverse.rng import keyed_generator
-
-    if options.simulate:
-        picture = fitted(picture, energy.shape, tell=tell, resize=options.resize)
-        degradation = degradation_of(options, picture.size, energy)
-        measurement = degradation.measure(picture.pixels, keyed_generator(options.seed, "measure"))
-        return Question(picture, degradation, measurement, picture.pixels[0])
-    picture = fitted(picture, *raw_shape(options, energy), tell, resize=options.resize)
-    words: tuple[str, ...] = ()
-    record: dict[str, Any] = {}
-    if options.auto:
-        blur = options.task is not None and options.task.startswith("gauss")
-        answer = find_degradation(energy, picture, blur=blur, seed=options.seed, progress=progress)
-        degradation, words, record = answer.degradation, (f"found {answer.describe()}",), answer.record()
-    else:
-        degradation = degradation_of(options, image_size(options, picture), energy)
-    measurement = degradation.from_raw(picture.pixels)
-    if picture.step is not None:
-        measurement = measurement.rounded(picture.step)
-    return Question(picture, degradation, measurement, None, words, record)
-
-
-def raw_shape(options: RestoreOptions, energy: LearnedEnergy) -> tuple[Shape, str]:
-    """The shape of raw data that a model's task takes, and who says so."""
-    import torch
-
-    channels, height, width = energy.shape
-    if height is None or width is None:
-        return (1 if (options.task or "").startswith("demosaic") else channels, None, None), "the model takes {} images"
-    seen = degradation_of(options, (height, width), energy).operator(torch.zeros(1, channels, height, width)).shape[1:]
-    shape = (seen[0], seen[1], seen[2])
-    if shape == energy.shape:
-        return shape, "the model takes {} images"
-    return shape, "this task measures {} pixels (--simulate degrades a clean picture of the model's size)"
-
-
-def image_size(options: RestoreOptions, picture: Picture) -> tuple[int, int]:
-    """Height and width of the image that a raw picture was made of."""
-    from linverse.degradations.tasks import task_name, task_options
-
-    factor = 1
-    if options.task is not None and task_name(options.task) == "superres":
-        factor = round(task_options(options.task, picture.size)["factor"])
-    return picture.size[0] * factor, picture.size[1] * factor
-
-
-def degradation_of(options: RestoreOptions, size: tuple[int, int], energy: LearnedEnergy) -> Degradation:
-    """The degradation that --task or --mask names; blurs of models for any size go on mirrored beyond the edges."""
+def damage(options: RestoreOptions) -> Damage:
+    """What the options say of a picture."""
     from linverse.data import read_mask
-    from linverse.degradations import Denoising, Inpainting
-    from linverse.degradations.tasks import mirrored, parse_task, task_name
+    from linverse.question import Damage
 
-    sigma = noise_level(options.sigma)
-    if options.mask is not None:
-        if not (sigma is None or isinstance(sigma, float)):
-            raise ValueError("--mask takes one number as --sigma; a map of noise levels goes with --task denoise")
-        mask = read_mask(options.mask, size, resize=options.resize)
-        return Inpainting(mask, 1e-3 if sigma is None else sigma)
+    mask = None if options.mask is None else partial(read_mask, options.mask, resize=options.resize)
     task = options.task or "denoise"
-    if sigma is None or isinstance(sigma, float):
-        degradation = parse_task(task, size, sigma=sigma)
-        return mirrored(degradation) if None in energy.shape else degradation
-    if task_name(task) != "denoise":
-        raise ValueError(f"a map of noise levels goes with --task denoise; got {task}")
-    return Denoising(sigma)
+    return Damage(task, noise_level(options.sigma), mask, auto=options.auto, simulate=options.simulate)
 
 
 def noise_level(text: str | None) -> float | Tensor | None:

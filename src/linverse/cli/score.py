@@ -16,7 +16,8 @@ from linverse.report.console import note, plain_warnings
 HELP = """How probable are these pictures under a model? Log-densities in nats and bits/dim, sorted, with a gallery.
 
 The density is of the picture plus a trace of noise, N(0, λ_min): 8-bit pictures have no density of their own. λ_min is the smallest
-variance that the model knows. Compare numbers of one model only. A model that carries held-out images also
+variance that the model knows. As bytes an 8-bit picture has a code length: the bits that an ideal coder with this model would need,
+which can be set beside those of PNG. Compare numbers of one model only. A model that carries held-out images also
 says how typical a picture is: p is small where hardly any of them is as probable, or as improbable.
 
 examples:
@@ -59,6 +60,7 @@ def main(arguments: list[str]) -> None:
 def run(options: ScoreOptions, console: Console) -> None:
     """Read, score, sort, write."""
     import linverse
+    from linverse.code_length import are_bytes, code_length
     from linverse.data.pictures import expand_paths, fitted, read_told
     from linverse.report.console import ProgressBars
     from linverse.report.output import OutputFolder
@@ -80,7 +82,9 @@ def run(options: ScoreOptions, console: Console) -> None:
     ]
     with ProgressBars(console) as progress:
         scores = score_pictures(energy, x, seed=options.seed, progress=progress)
-    scored, floor = ranked(paths, x, scores), energy.range.minimum
+        done = x[: len(scores.log_density)]
+        bits = [code_length(energy, one).mean if are_bytes(one) else None for one in done]
+    scored, floor = ranked(paths, x, scores, bits), energy.range.minimum
     settings = {
         "model": name,
         "seed": options.seed,

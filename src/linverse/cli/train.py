@@ -1,5 +1,6 @@
 """`linverse train PRESET`: train a model; the same command resumes it. (The digit classifier takes minutes: it starts afresh.)
 
+`linverse train CONFIG.yaml` trains what a file says (`linverse train PRESET --write CONFIG.yaml` writes one), covariances included.
 `linverse train --from MODEL --data folder:MINE` goes on with a model on other pictures: the training that its card
 describes, shorter and gentler.
 """
@@ -19,13 +20,14 @@ from linverse.report.card import show_self_test
 from linverse.report.console import note, plain_warnings
 from linverse.training.classifier import train_classifier
 from linverse.training.config import TrainConfig
+from linverse.training.config_file import is_config_file, read_config, write_config
 from linverse.training.loop import Trainer, parameter_count
 from linverse.training.presets import PRESETS
 from linverse.training.run import TrainingStopped, describe_start, go_on, start
 from linverse.training.sources import load_sources
 from linverse.training.warm_start import fine_tuning
 
-ALSO = "--out DIR, --dry-run, --threads N, --no-tensorboard, --track NAME …, --other-data"
+ALSO = "--out DIR, --dry-run, --write CONFIG.yaml, --device NAME, --threads N, --no-tensorboard, --track NAME …, --other-data"
 CLASSIFIER = "mnist-classifier"
 CLASSIFIER_DESCRIPTION = "the classifier that judges restored digits (three convolutions), in minutes"
 
@@ -52,6 +54,10 @@ class RunOptions:
     """folder of the run (default: runs/PRESET)"""
     dry_run: bool = False
     """say what would be trained, take one step, and stop"""
+    device: str = ""
+    """cpu, cuda, cuda:1, mps, …; by default the machine's GPUs if it has any (several: `accelerate launch`)"""
+    write: Path | None = None
+    """write the configuration into a file (.yaml or .json) that `linverse train FILE` reads, and stop"""
     threads: int | None = None
     """CPU threads"""
     tensorboard: bool = True
@@ -66,7 +72,8 @@ def main(arguments: list[str]) -> None:
     described = {name: text for name, (text, _) in PRESETS.items()} | {CLASSIFIER: CLASSIFIER_DESCRIPTION}
     if not arguments or arguments[0] in ("-h", "--help"):
         lines = [f"  {name:<34} {text}" for name, text in described.items()]
-        print("usage: linverse train PRESET [options]\n       linverse train --from MODEL --data folder:MINE [options]")
+        ways = ("PRESET [options]", "CONFIG.yaml [options]", "--from MODEL --data folder:MINE [options]")
+        print("usage: " + "\n       ".join(f"linverse train {way}" for way in ways))
         print("\npresets:\n" + "\n".join(lines))
         print("\nlinverse train PRESET --help lists the options. Rerun the same command to resume a run.")
         return
@@ -74,8 +81,13 @@ def main(arguments: list[str]) -> None:
         fine_tune(arguments)
         return
     preset, *rest = arguments
+    if is_config_file(preset):
+        name = Path(preset).stem
+        options, config = parse(name, f"The training of {preset}", read_config(Path(preset)), rest)
+        train(name, options, config)
+        return
     if preset not in described:
-        raise ValueError(f"there is no preset {preset!r}; there are {', '.join(described)}")
+        raise ValueError(f"there is no preset {preset!r}; there are {', '.join(described)}, or a CONFIG.yaml")
     if preset == CLASSIFIER:
         train_digit_classifier(rest)
         return
@@ -117,11 +129,18 @@ def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
         torch.set_num_threads(options.threads)
     folder = options.out or Path("runs") / preset
     console = Console()
+    if options.write is not None:
+        write_config(config, options.write)
+        note(console, f"wrote {options.write}; `linverse train {options.write}` trains it")
+        return
     if options.dry_run:
-        dry_run(preset, folder, config, console)
+        dry_run(preset, folder, config, console, options.device)
         return
     try:
-        with plain_warnings(console), start(config, folder, other_data=options.other_data) as trainer:
+        with (
+            plain_warnings(console),
+            start(config, folder, other_data=options.other_data, device=options.device) as trainer,
+        ):
             if trainer.accelerator.is_main_process:
                 note(console, describe_start(trainer, preset))
             card = go_on(trainer, preset, tensorboard=options.tensorboard, track=options.track)
@@ -133,11 +152,11 @@ def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
         note(console, f"model saved in {folder / 'model'}")
 
 
-def dry_run(preset: str, folder: Path, config: TrainConfig, console: Console) -> None:
+def dry_run(preset: str, folder: Path, config: TrainConfig, console: Console, device: str = "") -> None:
     """Say what would be trained, and take one step."""
     steps, config = config.steps, dataclasses.replace(config, steps=1, evaluation_images=0)
     train_images, held_out = load_sources(config)
-    trainer = Trainer(config, train_images, held_out, Path("/nonexistent"))
+    trainer = Trainer(config, train_images, held_out, Path("/nonexistent"), device=device)
     shape = "×".join(map(str, config.sample_shape))
     console.print(
         f"{preset}: {parameter_count(trainer.model):,} parameters; {len(train_images):,} images; {shape} a sample"

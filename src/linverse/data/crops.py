@@ -65,6 +65,7 @@ class PhotographCrops:
     pixels: Bytes  # all pictures at all scales, one behind the other
     pictures: tuple[tuple[Level, ...], ...]  # of each picture, its levels from large to small
     files: tuple[str, ...]
+    shown: tuple[bool, ...]  # of each picture, whether its pixels may be passed on
     digest: str  # of the pixels: another set has another one
 
     def __len__(self) -> int:
@@ -93,9 +94,16 @@ class PhotographCrops:
             out[row] = turned(self._cut(level, size, draw[2], draw[3]), int(8 * draw[4]))
         return torch.from_numpy(out).to(torch.float32).div_(255)
 
-    def fixed(self, size: int, count: int) -> Tensor:
-        """Crops that are always the same, upright and at scale 1: from each picture in turn, [count, C, size, size]."""
+    def fixed(self, size: int, count: int, *, shown: bool = False) -> Tensor:
+        """Crops that are always the same, upright and at scale 1: from each picture in turn, [count, C, size, size].
+
+        `shown`: only of pictures that may be passed on, as many as were asked for or none.
+        """
         usable, _ = self._choices(size)
+        if shown:
+            usable = np.array([number for number in usable if self.shown[number]], dtype=np.int64)
+            if len(usable) == 0:
+                return torch.empty(0, self.channels, size, size)
         draws = torch.rand(count, 2, generator=keyed_generator("fixed crops", size), dtype=torch.float64).tolist()
         cut = [
             self._cut(self.pictures[usable[number % len(usable)]][0], size, down, across)
@@ -103,9 +111,9 @@ class PhotographCrops:
         ]
         return torch.from_numpy(np.stack(cut)).float() / 255
 
-    def held_out(self, size: int, count: int) -> Tensor:
+    def held_out(self, size: int, count: int, *, shown: bool = False) -> Tensor:
         """`fixed` crops of the pictures that are held out of training."""
-        return self._held_out.fixed(size, count)
+        return self._held_out.fixed(size, count, shown=shown)
 
     def picture(self, number: int) -> Tensor:
         """A whole picture at scale 1, [1, C, H, W] in [0, 1]."""
@@ -178,7 +186,15 @@ def load_crops(
     levels = tuple(tuple(Level(*level) for level in picture) for picture in stored["pictures"])
     names = tuple(file.relative_to(root).as_posix() for file in files)
     mapped = np.memmap(pixels, dtype=np.uint8, mode="r")
-    return PhotographCrops(name, split, channels, mapped, levels, names, stored["digest"])
+    return PhotographCrops(name, split, channels, mapped, levels, names, _shown(name, names), stored["digest"])
+
+
+def _shown(name: str, files: Sequence[str]) -> tuple[bool, ...]:
+    """Whether each picture may be passed on: by the index of the gathered ones; what is in a user's own folder is for the user to say."""
+    if name != NAME:
+        return tuple(True for _ in files)
+    index = {picture.file: picture.may_be_shown for picture in read_index(photographs_home()).pictures}
+    return tuple(index[file] for file in files)
 
 
 def _files(name: str, split: str) -> tuple[list[Path], Path]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
+from linverse.degradations.pillow import batch_from_pillow, from_pillow, is_pillow
 from linverse.measurement import Measurement
 from linverse.rng import normal_like
 from linverse.units import variance_from_sigma
@@ -25,22 +26,27 @@ Size = tuple[int, int]
 
 
 class ArrayLike(Protocol):
-    """What turns into an array by itself: a `Picture`, say."""
+    """What turns into an array by itself: a `Picture` of ours or Pillow's."""
 
     def __array__(self) -> np.ndarray[Any, Any]: ...
 
 
 ImageLike = (
     Tensor | np.ndarray[Any, Any] | Sequence[Any] | ArrayLike
-)  # a tensor, a numpy array, nested lists, a picture
+)  # a tensor, a numpy array, nested lists, a picture (ours or Pillow's), a list of Pillow's
 SLACK = 0.5  # how far outside of [0, 1] a clean image may lie
 
 
 def as_tensor(values: ImageLike, name: str = "image") -> Tensor:
-    """Floating-point tensor from a tensor, a numpy array or nested lists; half precision becomes float32.
+    """Floating-point tensor from a tensor, a numpy array, nested lists, or Pillow's pictures; half precision becomes float32.
 
-    Integers are refused: nobody can tell whether 1 is white or almost black.
+    A Pillow picture, or a list of them, becomes [B, C, H, W] in [0, 1]: its mode says what is white (pillow.py). Integers in arrays are
+    refused: nobody can tell whether 1 is white or almost black, nor where the channels are.
     """
+    if is_pillow(values):
+        return from_pillow(values, name)
+    if isinstance(values, list | tuple) and values and all(map(is_pillow, values)):
+        return batch_from_pillow(values, name)
     if not isinstance(values, Tensor | np.ndarray) and hasattr(values, "__array__"):
         values = np.asarray(values)
     if isinstance(values, Tensor):
@@ -55,11 +61,13 @@ def as_tensor(values: ImageLike, name: str = "image") -> Tensor:
         except (TypeError, ValueError) as error:
             raise TypeError(f"{name} is not an array of numbers: {error}") from error
     else:
-        raise TypeError(f"{name} is {describe(values)}; give a tensor, a numpy array or nested lists of numbers")
+        raise TypeError(
+            f"{name} is {describe(values)}; give a tensor, a numpy array, nested lists of numbers or a Pillow picture"
+        )
     if not tensor.is_floating_point():
         raise ValueError(
             f"{name} has dtype {str(tensor.dtype).removeprefix('torch.')}; convert it to floating point in [0, 1] "
-            "(divide 8-bit values by 255)"
+            "(divide 8-bit values by 255), or give the Pillow picture, which knows its scale"
         )
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
@@ -70,7 +78,7 @@ def describe(values: object) -> str:
 
 
 def as_image(values: ImageLike, slack: float = SLACK, name: str = "image") -> Tensor:
-    """An image [B, C, H, W] in about [0, 1] from a tensor, a numpy array or lists, or an error that says what is wrong with it."""
+    """An image [B, C, H, W] in about [0, 1] from whatever `as_tensor` takes, or an error that says what is wrong with it."""
     x = as_tensor(values, name)
     if x.ndim != 4:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be [batch, channels, height, width]")

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +16,12 @@ from torch import Tensor
 
 from linverse.covariance import SpatialCovariance
 from linverse.degradations.base import Degradation, ImageLike, Size, as_tensor, blank, checked_sigma, describe, size_of
+from linverse.degradations.pillow import is_pillow, planes
 from linverse.measurement import Measurement
 from linverse.rng import keyed_generator
 from linverse.units import check_number, variance_from_sigma
+
+PILLOW_MASKS = ("1", "L", "LA", "RGB", "RGBA")
 
 
 def centre_box(side: Tensor, height: int, width: int) -> Tensor:
@@ -67,14 +68,17 @@ class Masking(Degradation):
         return self._levels(blank(SpatialCovariance, raw, size_of(raw)), mask.to(raw.dtype), seen, seen)
 
 
-def read_mask(given: Tensor | np.ndarray[Any, Any] | Sequence[Any]) -> Tensor:
+def read_mask(given: ImageLike) -> Tensor:
     """Any sensible mask → boolean [B, 1 or C, H, W], True where measured.
 
-    Takes [H, W] or [C, H, W] or [B, C, H, W]; boolean, or numbers that are all (nearly) 0 or all (nearly) the largest; two or four
-    channels mean that the last one is alpha, which is the mask unless it is the same everywhere.
+    Takes [H, W] or [C, H, W] or [B, C, H, W], or a Pillow picture; boolean, or numbers that are all (nearly) 0 or all (nearly) the
+    largest; two or four channels mean that the last one is alpha, which is the mask unless it is the same everywhere.
     """
+    if is_pillow(given) and getattr(given, "mode", None) in PILLOW_MASKS:
+        given = planes(given)
     if not isinstance(given, Tensor | np.ndarray | list | tuple):
-        raise TypeError(f"mask is {describe(given)}; give a tensor, a numpy array or nested lists")
+        modes = f"; a Pillow picture of mode {', '.join(PILLOW_MASKS)} will do, too" if is_pillow(given) else ""
+        raise TypeError(f"mask is {describe(given)}; give a tensor, a numpy array or nested lists{modes}")
     try:
         mask = torch.as_tensor(given)
     except (TypeError, ValueError) as error:
@@ -109,7 +113,7 @@ def read_mask(given: Tensor | np.ndarray[Any, Any] | Sequence[Any]) -> Tensor:
 class Inpainting(Masking):
     """Given mask: True (white) = measured. At least one pixel must be."""
 
-    def __init__(self, mask: Tensor | np.ndarray[Any, Any] | Sequence[Any], sigma: float = 0.0) -> None:
+    def __init__(self, mask: ImageLike, sigma: float = 0.0) -> None:
         self.mask = read_mask(mask)
         self.sigma = math.sqrt(variance_from_sigma(sigma))
         if not bool(self.mask.flatten(1).any(dim=1).all()):

@@ -61,9 +61,9 @@ TASKS: dict[str, Task] = {
         lambda o, size: RandomPixels(o["missing"], sigma=o["sigma"], seed=round(o["seed"])),
     ),
     "gauss": Task(
-        "Gaussian blur and noise",
-        lambda size: {"std": 0.8, "sigma": 0.01},
-        lambda o, size: GaussianBlur(o["std"], o["sigma"]),
+        "Gaussian blur and noise (taps: of the kernel; 0 takes all that count, 8 is the paper's)",
+        lambda size: {"std": 0.8, "sigma": 0.01, "taps": 0},
+        lambda o, size: GaussianBlur(o["std"], o["sigma"], size=round(o["taps"]) or None),
     ),
     "motion": Task(
         "camera shake and a little noise",

@@ -3,6 +3,7 @@
 A unit of work is (task, method, batch of images). Everything random in it is keyed:
     the noise of image i in a task      (seed, "measurement", task, i)      whatever the batch size or the number of processes
     a solver on batch k of a task       (seed, "solver", task, k)           the same stream for every method
+    its samples for the coverage        (seed, "spread", task, i)
     the floor's noise of the audit      (seed, "audit", i)
 so that methods see identical measurements, and a result depends on nothing but its own unit.
 """
@@ -29,6 +30,7 @@ from linverse.rng import keyed_generator, normal_like
 
 STANDARD_METRICS = ("PSNR", "SSIM", "LPIPS-Alex", "DISTS")
 FEATURES = ("auto", "vgg16", "alexnet", "pixels")
+LEAST_SAMPLES = 19  # whose least and greatest bound an interval of 90 %
 FLOOR_FACTOR = 10.0  # the audit measures with σ² at least so many times λ_min (mathematics §3)
 
 
@@ -46,8 +48,18 @@ class EvaluationSetting:
     seed: int = 0
     metrics: tuple[str, ...] = field(default_factory=standard_metrics)
     features: str = "auto"  # of the Fréchet distance: one of FEATURES, or "package.module:function"
+    coverage: int = (
+        0  # samples of each of the first `coverage_images` images, for the coverage of 90 % intervals; 0: none
+    )
+    coverage_images: int = 8
 
     def __post_init__(self) -> None:
+        if self.coverage and self.coverage < LEAST_SAMPLES:
+            raise ValueError(
+                f"the coverage of 90 % intervals takes {LEAST_SAMPLES} samples or more; got {self.coverage} (0: none)"
+            )
+        if self.coverage_images < 1:
+            raise ValueError(f"coverage is that of at least one image; got {self.coverage_images}")
         if self.batch < 1:
             raise ValueError(f"a batch has at least one image; got {self.batch}")
         unknown = [name for name in self.metrics if name not in METRICS]
@@ -170,6 +182,9 @@ class Plan:
     def solver_generator(self, unit: Unit) -> torch.Generator:
         return keyed_generator(self.setting.seed, "solver", unit.task.label, unit.batch)
 
+    def spread_generator(self, unit: Unit, image: int) -> torch.Generator:
+        return keyed_generator(self.setting.seed, "spread", unit.task.label, image)
+
     def _key(self, purpose: str, unit: Unit, image: int) -> torch.Generator:
         return keyed_generator(self.setting.seed, purpose, unit.task.label, image)
 
@@ -183,6 +198,8 @@ class Plan:
         """What all units of a folder share."""
         digest = hashlib.sha256(self.truth.contiguous().numpy().tobytes()).hexdigest()
         shared = asdict(self.setting) | {"metrics": list(self.setting.metrics)}
+        if not self.setting.coverage:  # an evaluation without it is the same as before there was any
+            shared = {key: value for key, value in shared.items() if not key.startswith("coverage")}
         limits = self.models.energy.range
         return shared | {
             "images": len(self.truth),

@@ -19,6 +19,7 @@ from linverse.evaluation.contenders import TRUTH, Contender
 from linverse.evaluation.measures import choose_features, frechet_name
 from linverse.evaluation.plan import Plan, Task, Unit
 from linverse.evaluation.runner import UNKNOWN
+from linverse.evaluation.spread import COVERAGE
 from linverse.evaluation.storage import EvaluationFolder
 from linverse.extras import require
 from linverse.metrics import (
@@ -31,7 +32,12 @@ from linverse.metrics import (
 from linverse.rng import keyed_generator
 
 FRECHET_RESAMPLES = 20
-SPENT = {"solving": "seconds", "metrics": "metrics", "densities": "densities"}  # what a unit's time went into
+SPENT = {
+    "solving": "seconds",
+    "metrics": "metrics",
+    "densities": "densities",
+    "coverage": "coverage",
+}  # what a unit's time went into
 Record = dict[str, Any]
 
 
@@ -108,6 +114,10 @@ def merge(records: list[Record], plan: Plan, task: Task, contender: Contender | 
         "summary": {name: summary(torch.tensor(v, dtype=torch.float64)) for name, v in values.items()},
         "warnings": sorted({note for record in records for note in record["warnings"]}),
     }
+    covered = [share for record in records for share in record.get("coverage", [])]
+    if covered:
+        merged["coverage"] = covered
+        merged["summary"][COVERAGE] = summary(torch.tensor(covered, dtype=torch.float64))
     costs = {name: max(record[name] for record in records) for name in ("evaluations", "gradients")}
     return merged | {name: None if cost == UNKNOWN else cost for name, cost in costs.items()}
 

@@ -18,6 +18,7 @@ from linverse.baselines import NotApplicable, Solution
 from linverse.evaluation.audit import densities, extrapolation
 from linverse.evaluation.plan import Plan, Unit
 from linverse.evaluation.scoring import Scorer
+from linverse.evaluation.spread import unit_coverage
 from linverse.evaluation.storage import EvaluationFolder
 from linverse.progress import Progress, silent
 
@@ -56,6 +57,9 @@ def run_unit(plan: Plan, store: EvaluationFolder, unit: Unit, scorer: Scorer) ->
             warnings.simplefilter("always", UserWarning)
             solution, seconds = solve_unit(plan, unit)
             record, vectors, judging = measure_unit(plan, unit, solution, scorer)
+            begun = time.perf_counter()
+            record["coverage"] = unit_coverage(plan, unit)
+            judging["coverage"] = time.perf_counter() - begun
     except Exception as error:  # whatever a method does, the others go on
         store.save_error(unit, describe(error))
         return describe(error)

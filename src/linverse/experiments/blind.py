@@ -4,8 +4,10 @@ Four questions, each answered by the largest evidence log p(y_raw|θ) over a gri
     isotropic   σ² of white noise: bias and spread of log σ̂², the latter against the Cramér–Rao bound √(2/d) for a known image and
                 against (E[(Σκ)²])^{-1/2}, the bound when the image is unknown too
     box         the side s of a noisy square, σ₁ inside and σ₂ outside known
-    joint       s and σ₁ together, at the paper's (14, 0.1), (20, 2), (5, 2) with its σ₂ = 1e-4, which the energy's floor hides
-    blur        the width of a Gaussian blur, by the full likelihood U + Σ log h̃, and by U alone (which runs to the edge of the grid)
+    joint       s and σ₁ together, at the paper's (14, 0.1), (20, 2), (5, 2) with its σ₂ = 1e-4, which the energy's floor hides, and at
+                (20, 0.05), where the 90 % intervals of σ₁ are counted
+    blur        the width of a Gaussian blur, by the full likelihood U + Σ log h̃, with its 90 % intervals, and by U alone (which runs
+                to the edge of the grid)
 The same for an energy trained without the covariance score ("single"), whose Σ-dependence nothing determines.
 """
 
@@ -24,6 +26,7 @@ from torch import Tensor
 from linverse.blind import (
     Axis,
     BlindEstimate,
+    Search,
     UnknownGaussianBlur,
     UnknownNoiseBox,
     estimate,
@@ -36,7 +39,16 @@ from linverse.degradations import GaussianBlur
 from linverse.energy import Energy, fixed_shape
 from linverse.evaluation.models import PairOptions, held_out, load_companion, load_energy
 from linverse.experiments.cache import Cache
+from linverse.experiments.claims import (
+    Claim,
+    Comparison,
+    interval_metrics,
+    interval_of,
+    median_interval,
+    share_interval,
+)
 from linverse.experiments.framework import ExperimentResult
+from linverse.experiments.tables import ResultTable
 from linverse.files.saving import hash_weights
 from linverse.progress import Progress
 from linverse.rng import keyed_generator, normal_like
@@ -57,9 +69,47 @@ PAPER: dict[str, Any] = {
         "isotropic_spread_over_cramer_rao": "at most 1.25",
         "box_exact_share": "at least 0.95",
         "joint_sigma_error": "at most 0.05",
-        "blur_relative_error": "at most 0.05",
+        "blur_relative_error": "at most 0.02",
+        "blur_coverage_90": "between 0.85 and 0.95 for every width",
+        "joint_20_0.05_sigma_coverage_90": "between 0.85 and 0.95",
     },
 }
+
+
+PAPERS_CASES = ((14, 0.1), (20, 2.0), (5, 2.0))  # s, σ₁
+
+
+def case_name(model: str, side: int, sigma: float) -> str:
+    """How the record speaks of a box."""
+    return f"{model}, s = {side}, σ₁ = {sigma:g}"
+
+
+CLAIMS = (
+    *(
+        Claim(
+            f"s = {side}, σ₁ = {sigma:g}: the side is found, in at least nine of ten images",
+            (Comparison(f"{case_name('dual', side, sigma)}: share of exact sides", "above", 0.9),),
+        )
+        for side, sigma in PAPERS_CASES
+    ),
+    *(
+        Claim(
+            f"s = {side}, σ₁ = {sigma:g}: the noise is found, within a tenth",
+            (
+                Comparison(f"{case_name('dual', side, sigma)}: estimated over true σ₁", "above", 0.9),
+                Comparison(f"{case_name('dual', side, sigma)}: estimated over true σ₁", "below", 1.1),
+            ),
+        )
+        for side, sigma in PAPERS_CASES
+    ),
+    Claim(
+        "an energy without the covariance score fails: it finds fewer than half of the sides",
+        tuple(
+            Comparison(f"{case_name('single', side, sigma)}: share of exact sides", "below", 0.5)
+            for side, sigma in PAPERS_CASES
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -76,21 +126,24 @@ class BlindSetting:
     box_sides: tuple[int, int] = (4, 24)
     box_sigmas: tuple[float, float] = (0.5, 0.01)
     box_images: int = 200
-    cases: tuple[tuple[int, float], ...] = ((14, 0.1), (20, 2.0), (5, 2.0))
+    cases: tuple[tuple[int, float], ...] = PAPERS_CASES
     outside: float = 1e-4
     joint_images: int = 50
-    widths: tuple[float, ...] = (0.6, 1.0, 1.5, 2.0)
+    counted_case: tuple[int, float] = (20, 0.05)
+    counted_images: int = 200
+    widths: tuple[float, ...] = (0.6, 0.8, 1.2, 1.8)
     blur_sigma: float = 0.01
-    blur_images: int = 50
+    blur_images: int = 200
     seed: int = 0
 
     @property
     def images(self) -> int:
-        return max(self.isotropic_images, self.box_images, self.joint_images, self.blur_images)
+        counts = (self.isotropic_images, self.box_images, self.joint_images, self.counted_images, self.blur_images)
+        return max(counts)
 
 
 FULL = BlindSetting()
-QUICK = replace(FULL, isotropic_images=48, box_images=24, joint_images=4, blur_images=4)
+QUICK = replace(FULL, isotropic_images=48, box_images=24, joint_images=4, counted_images=4, blur_images=4)
 
 
 @dataclass(frozen=True)
@@ -103,13 +156,14 @@ class Guess:
 
 @dataclass(frozen=True)
 class Case:
-    """A box of side s with noise σ₁: estimates of many images, [N], and the curves of one (axis, log p)."""
+    """A box of side s with noise σ₁: estimates of many images, [N], which 90 % intervals hold σ₁, and one image's curves (axis, log p)."""
 
     side: int
     sigma: float
     known_sides: Tensor
     sides: Tensor
     sigmas: Tensor
+    covered: Tensor
     observation: Tensor
     by_side: tuple[Tensor, Tensor]
     by_sigma: tuple[Tensor, Tensor]
@@ -117,10 +171,11 @@ class Case:
 
 @dataclass(frozen=True)
 class BlurFinding:
-    """Estimates of a blur's width, [N]: by the full likelihood, and by the energy alone."""
+    """Estimates of a blur's width, [N]: by the full likelihood, whether its 90 % interval holds the truth, and by the energy alone."""
 
     width: float
     full: Tensor
+    covered: Tensor
     alone: Tensor
 
 
@@ -132,6 +187,7 @@ class Findings:
     bounds: dict[float, float]
     boxes: Guess
     cases: list[Case]
+    counted: Case
     blurs: list[BlurFinding]
     dim: int
 
@@ -187,29 +243,30 @@ def box_guesses(energy: Energy, x: Tensor, setting: BlindSetting, progress: Prog
     return Guess(sides.double(), torch.tensor(found, dtype=torch.float64))
 
 
-def joint_estimate(energy: Energy, raw: Tensor, outside: float, seed: int) -> tuple[float, float]:
+def joint_search(energy: Energy, raw: Tensor, outside: float, seed: int) -> Search:
     """Side and σ₁ together, on grids that zoom in."""
     low, high = sigma_limits(energy.range)
     sides = Axis("side", 1, min(raw.shape[2:]), 3, "whole")
     sigmas = Axis("sigma", max(low, 0.02), min(high, 8.0), 13, "log")
-    found = search(energy, raw, UnknownNoiseBox(outside), (sides, sigmas), seed=seed)
-    return found.final.best["side"], found.final.refined("sigma")
+    return search(energy, raw, UnknownNoiseBox(outside), (sides, sigmas), seed=seed)
 
 
 def paper_case(energy: Energy, x: Tensor, side: int, sigma: float, setting: BlindSetting, progress: Progress) -> Case:
     """One of the paper's (s, σ₁): s with σ₁ known, and both together, over many images."""
-    known, sides, sigmas = [], [], []
+    known, sides, sigmas, covered = [], [], [], []
     for i in range(len(x)):
         generator = keyed_generator(setting.seed, "joint", side, f"{sigma:g}", i)
         raw = noisy_box(x[i : i + 1], side, sigma, setting.outside, generator)
         known.append(box_side(energy, raw, sigma, setting.outside, setting.seed).best["side"])
-        found = joint_estimate(energy, raw, setting.outside, setting.seed)
-        sides.append(found[0])
-        sigmas.append(found[1])
+        found = joint_search(energy, raw, setting.outside, setting.seed)
+        low, high = found.interval(found.axes[1])
+        sides.append(found.value(found.axes[0]))
+        sigmas.append(found.value(found.axes[1]))
+        covered.append(low <= sigma <= high)
         progress(f"box {side}, σ₁ = {sigma:g}", i + 1, len(x))
     curves = evidence_curves(energy, x[:1], side, sigma, setting)
     known_sides, joint_sides, joint_sigmas = (torch.tensor(v, dtype=torch.float64) for v in (known, sides, sigmas))
-    return Case(side, sigma, known_sides, joint_sides, joint_sigmas, **curves)
+    return Case(side, sigma, known_sides, joint_sides, joint_sigmas, torch.tensor(covered), **curves)
 
 
 def evidence_curves(energy: Energy, x: Tensor, side: int, sigma: float, setting: BlindSetting) -> dict[str, Any]:
@@ -234,16 +291,20 @@ def blur_widths(energy: Energy, x: Tensor, width: float, setting: BlindSetting, 
     """The width of a blur by the full likelihood, and by the energy alone."""
     taps = 2 * ((min(x.shape[2:]) - 1) // 2) + 1  # all that fit: the family's own kernel
     blur = GaussianBlur(width, setting.blur_sigma, size=taps)
-    family, axis = UnknownGaussianBlur(setting.blur_sigma), torch.arange(0.3, 3.0 + 1e-6, 0.05, dtype=x.dtype)
-    full, alone = [], []
+    family, grid = UnknownGaussianBlur(setting.blur_sigma), Axis("std", 0.3, 3.0, 55)
+    gain: Tensor | None = None
+    full, covered, alone = [], [], []
     for i in range(len(x)):
         raw = blur.measure(x[i : i + 1], keyed_generator(setting.seed, "blur", f"{width:g}", i)).raw
-        result = estimate(energy, raw, family, {"std": axis}, seed=setting.seed)
-        gain = log_gain(energy, raw, family, axis)
-        full.append(result.refined("std"))
-        alone.append(float(axis[(result.log_evidence + gain).argmax()]))
+        found = search(energy, raw, family, (grid,), seed=setting.seed)
+        gain = log_gain(energy, raw, family, grid.values().to(raw)) if gain is None else gain
+        low, high = found.interval(found.axes[0])
+        full.append(found.value(found.axes[0]))
+        covered.append(low <= width <= high)
+        alone.append(float(grid.values()[(found.coarse.log_evidence + gain).argmax()]))
         progress(f"blur of {width:g}", i + 1, len(x))
-    return BlurFinding(width, torch.tensor(full, dtype=torch.float64), torch.tensor(alone, dtype=torch.float64))
+    by_full, by_energy = (torch.tensor(values, dtype=torch.float64) for values in (full, alone))
+    return BlurFinding(width, by_full, torch.tensor(covered), by_energy)
 
 
 def log_gain(energy: Energy, raw: Tensor, family: UnknownGaussianBlur, axis: Tensor) -> Tensor:
@@ -275,11 +336,13 @@ def investigate(energy: Energy, x: Tensor, setting: BlindSetting, progress: Prog
         keep(f"joint-{side}-{sigma:g}", partial(paper_case, energy, joint, side, sigma, setting, progress))
         for side, sigma in setting.cases
     ]
+    counted = partial(paper_case, energy, x[: setting.counted_images], *setting.counted_case, setting, progress)
+    counted_case = keep("joint-counted", counted)
     widths = setting.widths if not energy.range.bases or "fourier" in energy.range.bases else ()
     blurs = [
         keep(f"blur-{width:g}", partial(blur_widths, energy, blurred, width, setting, progress)) for width in widths
     ]
-    return Findings(isotropic, bounds, boxes, cases, blurs, x[0].numel())
+    return Findings(isotropic, bounds, boxes, cases, counted_case, blurs, x[0].numel())
 
 
 def metrics_of(found: Findings) -> dict[str, float]:
@@ -294,7 +357,7 @@ def metrics_of(found: Findings) -> dict[str, float]:
         out[f"isotropic_spread_over_own_bound_{name}"] = spread / found.bounds[variance]
     off = (found.boxes.found - found.boxes.truth).abs()
     out |= {"box_exact_share": share(off == 0), "box_within_one_share": share(off <= 1)}
-    for case in found.cases:
+    for case in (*found.cases, found.counted):
         out |= case_metrics(case)
     return out | blur_metrics(found.blurs)
 
@@ -310,8 +373,46 @@ def case_metrics(case: Case) -> dict[str, float]:
         "sigma_error": abs(math.expm1(float(ratio.quantile(0.5)))),
         "sigma_typical_error": float(ratio.abs().quantile(0.5)),
         "sigma_spread_over_cramer_rao": float(ratio.std()) / bound,
+        "sigma_coverage_90": share(case.covered),
     }
     return {f"joint_{case.side}_{case.sigma:g}_{name}": value for name, value in found.items()}
+
+
+def case_intervals(model: str, case: Case) -> dict[str, float]:
+    """What the claims are judged by: sides with σ₁ known, as in the paper, and σ₁ with nothing known."""
+    name = case_name(model, case.side, case.sigma)
+    out = interval_metrics(f"{name}: share of exact sides", share_interval(case.known_sides == case.side))
+    return out | interval_metrics(f"{name}: estimated over true σ₁", median_interval(case.sigmas / case.sigma))
+
+
+def table_of(found: dict[str, Findings], metrics: dict[str, float]) -> ResultTable:
+    """The paper's boxes, by both energies."""
+    columns = (
+        "s",
+        "σ₁",
+        "energy",
+        "share of exact sides (σ₁ known)",
+        "median of estimated over true σ₁ (nothing known)",
+        "paper",
+    )
+    theirs = {(5, 2.0): "s = 5", (14, 0.1): "s = 14", (20, 2.0): "s = 20, σ₁ = 1.7 (read off)"}
+    rows = []
+    for model, findings in found.items():
+        for case in findings.cases:
+            name = case_name(model, case.side, case.sigma)
+            cells = [
+                interval_of(metrics, f"{name}: {what}") for what in ("share of exact sides", "estimated over true σ₁")
+            ]
+            rows.append(
+                (
+                    case.side,
+                    case.sigma,
+                    model,
+                    *cells,
+                    theirs.get((case.side, case.sigma)) if model == "dual" else "fails",
+                )
+            )
+    return ResultTable("Boxes of unknown size and noise", columns, tuple(rows))
 
 
 def blur_metrics(blurs: list[BlurFinding]) -> dict[str, float]:
@@ -326,7 +427,11 @@ def blur_metrics(blurs: list[BlurFinding]) -> dict[str, float]:
         "blur_within_5_percent_share": share(every <= 0.05),
         "blur_energy_alone_relative_error": float(alone.quantile(0.5)),
     }
-    return out | {f"blur_relative_error_{width:g}": float(e.quantile(0.5)) for width, e in errors.items()}
+    for blur in blurs:
+        out[f"blur_relative_error_{blur.width:g}"] = float(errors[blur.width].quantile(0.5))
+        out[f"blur_bias_{blur.width:g}"] = float((blur.full / blur.width).log().mean())
+        out[f"blur_coverage_90_{blur.width:g}"] = share(blur.covered)
+    return out
 
 
 def share(condition: Tensor) -> float:
@@ -350,7 +455,11 @@ def run(out: Path, quick: bool, progress: Progress, options: BlindOptions) -> Ex
     metrics = metrics_of(found["dual"])
     if "single" in found:
         metrics |= {f"single_{name}": value for name, value in metrics_of(found["single"]).items()}
-    return ExperimentResult(metrics, PAPER, found, asdict(setting), weights, {"seed": setting.seed})
+    for name, findings in found.items():
+        for case in findings.cases:
+            metrics |= case_intervals(name, case)
+    tables = (table_of(found, metrics),)
+    return ExperimentResult(metrics, PAPER, found, asdict(setting), weights, {"seed": setting.seed}, CLAIMS, tables)
 
 
 def _kept(cache: Cache, model: str, made_from: dict[str, Any], name: str, make: Callable[[], Any]) -> Any:

@@ -27,7 +27,9 @@ from linverse.degradations import Inpainting
 from linverse.energy import Energy, fixed_shape
 from linverse.evaluation.models import HeldOut, chunks, evaluate_many, held_out, load_classifier, load_energy
 from linverse.experiments.cache import Cache
+from linverse.experiments.claims import Claim, Comparison, interval_metrics, interval_of, mean_interval, share_interval
 from linverse.experiments.framework import ExperimentResult
+from linverse.experiments.tables import ResultTable
 from linverse.files.saving import hash_weights
 from linverse.measurement import Lifted
 from linverse.metrics.paired import error_rate, mcnemar
@@ -37,6 +39,7 @@ from linverse.rng import keyed_generator
 from linverse.sampling import (
     Ancestral,
     Euler,
+    MagnitudeStep,
     Matched,
     MirrorStep,
     Predictor,
@@ -53,7 +56,30 @@ PREDICTORS: dict[str, Predictor] = {
     "ancestral": Ancestral(),
     "matched": Matched(),
 }
-RULES = ("mirror", "variance")
+RULES = ("mirror", "magnitude", "variance")
+METHODS = ("mean", "geometric", *RULES)
+
+
+def few_pixels(rule: str, words: str) -> Claim:
+    """The paper's claim, for one of the rules."""
+    claim = f"with 50, 100 and 150 pixels {words} errs less than the geometric path"
+    return Claim(
+        claim, tuple(Comparison(f"error of {rule} less geometric, {keep} pixels", "below") for keep in (50, 100, 150))
+    )
+
+
+CLAIMS = (
+    few_pixels("mirror", "the paper's equation (mirror)"),
+    few_pixels("magnitude", "what the authors' runs use (magnitude)"),
+    few_pixels("variance", "our variance rule"),
+    Claim(
+        "with 300 pixels both reach the error of clean images (within one in a hundred)",
+        (
+            Comparison("error of mirror less clean, 300 pixels", "below", 0.01),
+            Comparison("error of geometric less clean, 300 pixels", "below", 0.01),
+        ),
+    ),
+)
 
 PAPER: dict[str, Any] = {
     "source": "section 4.2.1; figure classification_mnist. Numbers: the authors' own runs, 1000 images",
@@ -91,10 +117,10 @@ class EnergyGuidedOptions:
     """of the energy, at most, for each sample"""
     predictor: Literal["two-step", "euler", "ancestral", "matched"] = "ancestral"
     """of all methods; euler is the paper's, two-step the library's default"""
-    guided: Literal["mirror", "variance"] = "variance"
-    """the rule that is reported as `guided`, chosen on training images; mirror is the paper's equation"""
+    guided: Literal["mirror", "magnitude", "variance"] = "variance"
+    """the rule that is reported as `guided`, chosen on training images; mirror is the paper's equation, magnitude the authors' code"""
     gamma: float = 2.0
-    """step size of the mirror rule"""
+    """step size of the mirror and magnitude rules"""
     tolerance: float = 16.0
     """of the variance rule"""
     fastest: float = 8.0
@@ -162,7 +188,8 @@ def schedule_of(method: str, energy: Energy, options: EnergyGuidedOptions, evalu
     fastest = max(options.fastest, slowest)
     if method == "variance":
         return VarianceStep(slowest, fastest, options.tolerance)
-    return MirrorStep(slowest, fastest, options.gamma)
+    kind = MirrorStep if method == "mirror" else MagnitudeStep
+    return kind(slowest, fastest, options.gamma)
 
 
 def arrival_order(result: SampleResult, rows: slice) -> Tensor:
@@ -254,6 +281,34 @@ def metrics_of(keep: int, found: Verdicts, guided: str) -> dict[str, float]:
     return out
 
 
+def intervals_of(keep: int, found: Verdicts, clean: Tensor) -> dict[str, float]:
+    """Errors with their intervals, and against the geometric path and clean images, image by image."""
+    out: dict[str, float] = {}
+    for name in METHODS:
+        wrong = found.wrong[name]
+        out |= interval_metrics(f"error of {name}, {keep} pixels", share_interval(wrong))
+        for other, verdicts in (("geometric", found.wrong["geometric"]), ("clean", clean)):
+            if name != other:
+                difference = wrong.double() - verdicts.double()
+                out |= interval_metrics(f"error of {name} less {other}, {keep} pixels", mean_interval(difference))
+    return out
+
+
+def table_of(metrics: dict[str, float], keeps: tuple[int, ...]) -> ResultTable:
+    """The authors' errors beside ours."""
+    theirs = PAPER["figures"]
+    rows = []
+    for number, keep in enumerate(keeps):
+        ours = [interval_of(metrics, f"error of {name}, {keep} pixels") for name in METHODS]
+        paper = [
+            theirs[f"{name}_error"][number] if keep in theirs["measurements"] else None
+            for name in ("geometric", "guided")
+        ]
+        rows.append((keep, *ours, *paper))
+    columns = ("pixels", "one-shot mean", "geometric", *RULES, "paper: geometric", "paper: guided")
+    return ResultTable("Wrong digits", columns, tuple(rows))
+
+
 def run(out: Path, quick: bool, progress: Progress, options: EnergyGuidedOptions) -> ExperimentResult:
     """All methods for every number of measured pixels."""
     setting = QUICK if quick else FULL
@@ -263,7 +318,8 @@ def run(out: Path, quick: bool, progress: Progress, options: EnergyGuidedOptions
     images = held_out(options.data, setting.images, fixed_shape(energy), options.split)
     if images.labels is None:
         raise ValueError(f"{options.data} has no labels: there is nothing to be right or wrong about")
-    clean = error_rate(classifier.predict(images.x) != images.labels)
+    clean_wrong = classifier.predict(images.x) != images.labels
+    clean = error_rate(clean_wrong)
     metrics = {"clean_error": clean.value, "clean_error_standard_error": clean.standard_error}
     weights = {"model": hash_weights(energy), "classifier": hash_weights(classifier)}
     cache = Cache.of("energy-guided", out, Verdicts, Gallery)
@@ -272,10 +328,9 @@ def run(out: Path, quick: bool, progress: Progress, options: EnergyGuidedOptions
     for done, keep in enumerate(setting.keeps):
         make = partial(classify_restorations, energy, classifier, images, keep, options, setting)
         found, gallery = cache.get(str(keep), made_from, make)
-        metrics |= metrics_of(keep, found, options.guided)
+        metrics |= metrics_of(keep, found, options.guided) | intervals_of(keep, found, clean_wrong)
         galleries.append(gallery)
         progress("measured pixels", done + 1, len(setting.keeps))
     configuration = asdict(setting) | {"evaluations": options.evaluations}
-    return ExperimentResult(
-        metrics, PAPER, Found(metrics, galleries, options.guided), configuration, weights, {"seed": setting.seed}
-    )
+    found_all, tables = Found(metrics, galleries, options.guided), (table_of(metrics, setting.keeps),)
+    return ExperimentResult(metrics, PAPER, found_all, configuration, weights, {"seed": setting.seed}, CLAIMS, tables)

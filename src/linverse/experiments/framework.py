@@ -5,6 +5,8 @@ how many steps), a frozen dataclass with a default for each, then `run(out, quic
 `run_experiment` calls it and makes the record:
     metrics      a flat dictionary of named finite numbers
     paper        the paper's figures or claims, and where we depart from its recipe
+    tables       the paper's numbers beside ours (tables.py)
+    verdicts     what becomes of each claim, by its rule (claims.py)
     provenance   revision, version, configuration, weight hashes, seeds, seconds
 `report.experiments` writes it, and draws the figure. A long experiment keeps what it has finished so far (cache.py), so that the same
 command goes on after an interruption. Adding an experiment = a module here, one of the same name in `report.experiments`, and one line in
@@ -13,6 +15,7 @@ command goes on after an interruption. Adding an experiment = a module here, one
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import math
 import platform
@@ -26,8 +29,12 @@ from typing import Any, get_type_hints
 import torch
 
 import linverse
+from linverse.experiments.claims import Claim
+from linverse.experiments.tables import ResultTable
 from linverse.files import make_folder
+from linverse.files.saving import WEIGHTS, ModelFileError
 from linverse.progress import Progress, silent
+from linverse.store.hub import bundled, find_model
 
 EXPERIMENTS = {
     "digits": "from nothing to a normalised energy of 8×8 digits in four CPU minutes, and the noise of single images",
@@ -39,6 +46,19 @@ EXPERIMENTS = {
     "energy-guided": "digits from a few pixels: guided paths against the geometric one, judged by a classifier",
     "any-order": "digits generated patch by patch in three orders, from the same noise",
     "one-shot": "means and error bars of one evaluation against the best linear estimate, kind of noise by kind",
+    "solvers": "the paper's tables of inverse problems: all methods on the same measurements, with intervals and galleries",
+    "correctors": "ULA against MALA at 1, 5 and 8 corrector steps per level",
+    "posterior-samples": "how probable are the samples of DPS, RED-Diff and ours, before and after the measurement?",
+    "gumbel": "log p of all test images, a Gumbel fit, and images from low to high",
+    "guided-boxes": "guided paths on large boxes and on digits, and the share of the posterior variance that each keeps",
+    "cost": "seconds, evaluations and gradients of a sample; what the embedding of Σ adds to a network",
+    "covariances": "illustrations: covariances of training, of patches, and paths through covariance space",
+    "large-images": "192×192 photographs: boxes of 30 and 50 pixels, and their size and noise from the evidence",
+    "measurement-design": "digits named from k chosen pixels against k random ones",
+    "local-geometry": "tangent directions and curvature of the prior at an image, from the energy",
+    "sliced-training": "sliced, forward-mode score matching against the double backward at equal time",
+    "code-length": "bits per dimension beside PNG, WebP, JPEG-XL and published likelihoods",
+    "scale": "memory and seconds of a training step here, and what they come to at the paper's scale",
     "calibration": "are 90 % credible intervals right 90 % of the time? samples and one-shot variances against the truth",
 }
 
@@ -57,6 +77,8 @@ class ExperimentResult:
     configuration: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, str] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    tables: tuple[ResultTable, ...] = ()
 
 
 def load_experiment(name: str) -> Callable[..., ExperimentResult]:
@@ -90,6 +112,8 @@ def run_experiment(
         "experiment": name,
         "metrics": checked_metrics(result.metrics),
         "paper": result.paper,
+        "tables": [table.to_record() for table in result.tables],
+        "verdicts": [claim.judge(result.metrics, quick) for claim in result.claims],
         "provenance": provenance(result, quick, chosen) | {key: round(value, 1) for key, value in seconds.items()},
     }
     return record, result
@@ -100,7 +124,7 @@ def checked_options(name: str, own: type[Any] | None, options: Any) -> Any:
     if options is None:
         return None if own is None else own()
     if own is None or not isinstance(options, own):
-        raise ValueError(f"the experiment {name} takes {'no options' if own is None else own}; got {options}")
+        raise ValueError(f"the experiment {name} takes {'no options' if own is None else own.__name__}; got {options}")
     return options
 
 
@@ -123,10 +147,35 @@ def provenance(result: ExperimentResult, quick: bool, options: Any = None) -> di
         "threads": torch.get_num_threads(),
         "quick": quick,
         "options": {} if options is None else asdict(options),
+        "models": {} if options is None else model_files(asdict(options)),
         "configuration": result.configuration,
         "weights": result.weights,
         "seeds": result.seeds,
     }
+
+
+def named_models(options: dict[str, Any]) -> dict[str, str]:
+    """The options that name a model (those whose names end so), and what they name."""
+    kinds = ("model", "classifier")
+    return {key: value for key, value in options.items() if key.endswith(kinds) and isinstance(value, str) and value}
+
+
+def model_files(options: dict[str, Any]) -> dict[str, str | None]:
+    """The hash of each model's weights as they lie there, by the option that names it; None where there are none.
+
+    Bundled companions of a model that an experiment uses (companions.py) go by their own names.
+    """
+    out: dict[str, str | None] = {}
+    wanted = named_models(options)
+    if "companions" in options:
+        beside = tuple(f"{options['companions'] or options['model']}-{kind}" for kind in ("score", "palette"))
+        wanted |= {name: name for name in bundled() if name.startswith(beside)}
+    for key, name in wanted.items():
+        try:
+            out[key] = hashlib.sha256((find_model(name) / WEIGHTS).read_bytes()).hexdigest()
+        except (ModelFileError, OSError):
+            out[key] = None
+    return out
 
 
 def revision() -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,14 +20,15 @@ from linverse.covariance import SpatialCovariance
 from linverse.degradations.masks import centre_box
 from linverse.energy import Energy, fixed_shape
 from linverse.evaluation.models import PairOptions, evaluate_many, held_out, load_companion, load_energy
+from linverse.experiments.claims import Claim, Comparison, interval_metrics, interval_of, mean_interval
 from linverse.experiments.framework import ExperimentResult
+from linverse.experiments.tables import ResultTable
 from linverse.files.saving import hash_weights
 from linverse.metrics.pixel import decibels
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.progress import Progress
 from linverse.rng import keyed_generator, normal_like
-
-if TYPE_CHECKING:
-    pass
+from linverse.store.card import card_of
 
 DECIBELS = 10 / math.log(10)  # of a relative change of the MSE
 
@@ -147,6 +148,63 @@ def examples(energy: Energy, x: Tensor, setting: MmseSetting) -> dict[str, Tenso
     return {"observed": y, "E[x|y]": seen.mean, "std[x|y]": seen.variance.sqrt(), "truth": x}
 
 
+def claims_of(models: dict[str, LearnedEnergy], setting: MmseSetting) -> tuple[Claim, ...]:
+    """Dual denoises better than single, for each box; a comparison of trainings of other lengths decides nothing."""
+    steps = {name: trained_steps(energy) for name, energy in models.items()}
+    reason = ""
+    if "single" not in steps:
+        reason = "there is no energy without the covariance score to compare with"
+    elif steps["dual"] is None or steps["single"] is None:
+        reason = "a model does not say how many steps it was trained"
+    elif abs(steps["dual"] - steps["single"]) > 0.05 * steps["dual"]:
+        reason = f"dual was trained for {steps['dual']:,} steps and single for {steps['single']:,}"
+    return tuple(
+        Claim(
+            f"box {side}: the dual objective denoises better than the single one at equal steps",
+            () if reason else (Comparison(f"mean gain of dual over single in dB, box {side}", "above"),),
+            reason,
+        )
+        for side in setting.sides
+    )
+
+
+def trained_steps(energy: LearnedEnergy) -> int | None:
+    """The steps of a model's card."""
+    card = card_of(energy)
+    return None if card is None else card.steps
+
+
+def mean_gains(sweeps: dict[str, dict[int, Sweep]], setting: MmseSetting) -> dict[str, float]:
+    """The gain in dB, averaged over noise levels, with its interval over images."""
+    out: dict[str, float] = {}
+    if "single" not in sweeps:
+        return out
+    for side in setting.sides:
+        better, worse = sweeps["dual"][side].actual, sweeps["single"][side].actual
+        relative = worse / worse.mean(dim=1, keepdim=True) - better / better.mean(dim=1, keepdim=True)
+        gain = (psnr_of(better) - psnr_of(worse))[:, None] + DECIBELS * relative  # its mean over images is the gain
+        out |= interval_metrics(f"mean gain of dual over single in dB, box {side}", mean_interval(gain.mean(dim=0)))
+    return out
+
+
+def tables_of(
+    sweeps: dict[str, dict[int, Sweep]], metrics: dict[str, float], setting: MmseSetting
+) -> tuple[ResultTable, ...]:
+    """PSNR by noise, and the mean gain."""
+    tables = []
+    for side in setting.sides:
+        columns = ("noise σ₁", *sweeps, "observation")
+        curves = [psnr_of(by_side[side].actual).tolist() for by_side in sweeps.values()]
+        observed = psnr_of(sweeps["dual"][side].observed).tolist()
+        levels = [math.sqrt(variance) for variance in setting.variances]
+        tables.append(
+            ResultTable(f"PSNR in a box of {side}×{side}", columns, tuple(zip(levels, *curves, observed, strict=True)))
+        )
+    gains = [f"mean gain of dual over single in dB, box {side}" for side in setting.sides]
+    rows = tuple((name, interval_of(metrics, name)) for name in gains if name in metrics)
+    return (*tables, ResultTable("Dual against single", ("quantity", "ours"), rows)) if rows else tuple(tables)
+
+
 def run(out: Path, quick: bool, progress: Progress, options: MmseOptions) -> ExperimentResult:
     """Sweep the noise with both energies."""
     setting = QUICK if quick else FULL
@@ -162,5 +220,6 @@ def run(out: Path, quick: bool, progress: Progress, options: MmseOptions) -> Exp
     shown = examples(models["dual"], x[: setting.shown], setting)
     weights = {name: hash_weights(energy) for name, energy in models.items()}
     found = Found(sweeps, shown, setting)
-    metrics = metrics_of(sweeps, setting)
-    return ExperimentResult(metrics, PAPER, found, asdict(setting), weights, {"seed": setting.seed})
+    metrics = metrics_of(sweeps, setting) | mean_gains(sweeps, setting)
+    claims, tables = claims_of(models, setting), tables_of(sweeps, metrics, setting)
+    return ExperimentResult(metrics, PAPER, found, asdict(setting), weights, {"seed": setting.seed}, claims, tables)

@@ -22,17 +22,7 @@ import torch
 from torch import Tensor
 
 from linverse.data import load_images
-from linverse.degradations import (
-    Box,
-    Degradation,
-    Denoising,
-    GaussianBlur,
-    HalfMask,
-    MotionBlur,
-    PowerLawNoise,
-    RandomPixels,
-    SuperResolution,
-)
+from linverse.degradations import Degradation, Denoising
 from linverse.energy import Energy, fixed_shape
 from linverse.evaluation.models import held_out, load_energy
 from linverse.experiments.cache import Cache
@@ -45,6 +35,7 @@ from linverse.models.bases.moments import ImageMoments
 from linverse.posterior import Posterior
 from linverse.progress import Progress
 from linverse.rng import keyed_generator
+from linverse.training.bands import FAMILIES
 from linverse.typicality import measurement_typicality, reference_images, score_images
 
 PAPER: dict[str, Any] = {
@@ -85,21 +76,8 @@ CLAIMED = 0.03  # standard deviation of the noise that a model is told strangers
 
 
 def problems(side: int) -> dict[str, Degradation]:
-    """The kinds of noise that are judged, for images of a side."""
-    motion = max(3, round(15 / 64 * side))
-    return {
-        "white noise 0.1": Denoising(0.1),
-        "white noise 0.5": Denoising(0.5),
-        "pink noise 0.1": PowerLawNoise(0.1, exponent=1.0),
-        "70 % missing": RandomPixels(0.7, sigma=0.01),
-        "box": Box(round(5 / 7 * side), sigma=0.01),
-        "half": HalfMask(sigma=0.01),
-        "blur 0.8": GaussianBlur(0.8, sigma=0.01),
-        "blur 1.5": GaussianBlur(1.5, sigma=0.01),
-        "×4": SuperResolution(4, sigma=0.01),
-        "motion 0.002": MotionBlur(motion, sigma=0.002),
-        "motion 0.02": MotionBlur(motion, sigma=0.02),
-    }
+    """The kinds of noise that are judged, for images of a side: those of the self-tests."""
+    return {family.name: family.make((side, side)) for family in FAMILIES}
 
 
 @dataclass(frozen=True)

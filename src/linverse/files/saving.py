@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 from huggingface_hub import PyTorchModelHubMixin
-from torch import nn
+from torch import Tensor, nn
 
 from linverse.files import file_digest, json_bytes, make_folder, read_object, write_together
 
@@ -227,9 +227,14 @@ def download(repo_id: str, **options: Any) -> Path:
 
 
 def hash_weights(model: nn.Module) -> str:
-    """SHA-256 over the names, shapes, types and bytes of a model's weights, in the order of their names."""
+    """The hash of a model's weights."""
+    return hash_tensors(model.state_dict())
+
+
+def hash_tensors(state: Mapping[str, Tensor]) -> str:
+    """SHA-256 over the names, shapes, types and bytes of tensors, in the order of their names."""
     digest = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
+    for name, value in sorted(state.items()):
         array = value.detach().cpu().contiguous()
         digest.update(f"{name} {tuple(array.shape)} {array.dtype}\n".encode())
         digest.update(array.reshape(-1).view(torch.uint8).numpy().tobytes())

@@ -58,7 +58,8 @@ class DeepinvReconstructor(dinv.models.Reconstructor):
         if isinstance(
             posterior, OperatorPosterior
         ):  # nothing is known in one evaluation where no basis diagonalises the operator
-            return posterior.sample(self.samples, generator=generator).mean(dim=0).to(y)
+            drawn = posterior.draw(self.samples, levels=self.steps, generator=generator)
+            return drawn.average.unflatten(0, (self.samples, -1)).mean(dim=0).to(y)
         if self.answer == "mean":
             return posterior.mean().to(y)
         return posterior.sample(self.samples, self.steps, generator=generator).mean(dim=0).to(y)
@@ -80,7 +81,8 @@ def to_reconstructor(
 ) -> DeepinvReconstructor:
     """Our energy as deepinv's reconstructor: R(y, physics) is E[x|y] in one evaluation, or the average of `samples` of the posterior.
 
-    Operators that no basis of ours diagonalises (tomography) are always answered by samples: one chain per image, `steps` levels.
+    Operators that no basis of ours diagonalises (tomography) are always answered by samples: `samples` chains of split Gibbs per image,
+    with `steps` levels of their start, each averaged over the second half of its sweeps.
     """
     if answer not in ("mean", "samples"):
         raise ValueError(f'answer is {answer!r}; it can be "mean" or "samples"')

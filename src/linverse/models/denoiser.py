@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.files.saving import HubModel
-from linverse.models.bases import Source, image_moments
+from linverse.models.bases import Source, mean_and_variance
 from linverse.models.config import MOST_CHANNELS, ModelConfig, check_shape
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
 from linverse.models.losses import DenoiserLoss, LossConfig
@@ -88,8 +88,7 @@ class Denoiser(nn.Module, HubModel):
 
     def fit(self, images: Source) -> None:
         """Take over mean and variance of the training images, before training."""
-        moments = image_moments(images)
-        self.fit_gaussian(moments.mean, moments.variance)
+        self.fit_gaussian(*mean_and_variance(images))
 
     def fit_gaussian(self, mean: Tensor, variance: float) -> None:
         """Set the data's mean image [C, H, W] and scalar variance, before training."""

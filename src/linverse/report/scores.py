@@ -35,6 +35,8 @@ class ScoredPicture:
     image: Tensor
     log_density: float
     typicality: dict[str, Any] | None = None
+    code_bits: float | None = None
+    """bits per dimension that it takes as bytes, at most (`linverse.code_length`); None of a picture that is no bytes"""
 
     @property
     def bits(self) -> float:
@@ -42,12 +44,14 @@ class ScoredPicture:
         return float(bits_per_dim(torch.tensor(self.log_density, dtype=torch.float64), self.image.numel()))
 
 
-def ranked(paths: list[Path], x: Sequence[Tensor], scores: Scores) -> list[ScoredPicture]:
+def ranked(
+    paths: list[Path], x: Sequence[Tensor], scores: Scores, code_bits: Sequence[float | None]
+) -> list[ScoredPicture]:
     """The pictures that were scored, most probable first (by dimension: they may differ in size)."""
     values = scores.log_density.tolist()
     records = [None] * len(values) if scores.typicality is None else scores.typicality.records()
     pictures = [image[0] if image.ndim == 4 else image for image in x]
-    scored = [ScoredPicture(*one) for one in zip(paths, pictures, values, records, strict=False)]
+    scored = [ScoredPicture(*one) for one in zip(paths, pictures, values, records, code_bits, strict=False)]
     return sorted(scored, key=lambda one: one.bits)
 
 
@@ -66,6 +70,7 @@ def rows(scored: list[ScoredPicture]) -> list[dict[str, Any]]:
             "image": str(one.path),
             "log_density_nats": round(one.log_density, 4),
             "bits_per_dim": round(one.bits, 5),
+            "code_bits_per_dim": None if one.code_bits is None else round(one.code_bits, 4),
             **{key: one.typicality[key] for key in ("p", "z", "unusual") if one.typicality is not None},
         }
         for rank, one in enumerate(scored, start=1)
@@ -93,17 +98,24 @@ def write(out: OutputFolder, scored: list[ScoredPicture], settings: dict[str, An
 def show(console: Console, scored: list[ScoredPicture], floor: float, out: OutputFolder) -> None:
     """The sorted table."""
     compared = scored[0].typicality
-    table = Table("", "picture", "log p (nats)", "bits/dim", *(["typical?"] if compared else []), box=None)
+    columns = ["", "picture", "log p (nats)", "density (bits/dim)", "as bytes (bits/dim)"]
+    table = Table(*columns, *(["typical?"] if compared else []), box=None)
     kept, gap = ends(scored, LISTED)
     for place, one in enumerate(kept):
         rank = place + 1 if not gap or place < LISTED // 2 else len(scored) - len(kept) + place + 1
         if gap and place == LISTED // 2:
             table.add_row("…")
         row = [str(rank), one.path.name.replace("[", r"\["), f"{one.log_density:.1f}", f"{one.bits:.3f}"]
+        row.append("" if one.code_bits is None else f"{one.code_bits:.3f}")
         table.add_row(*row, *([one.typicality["verdict"]] if one.typicality else []))
     console.print(table)
     against = f"; compared with {compared['reference_images']} held-out images of the model" if compared else ""
     note(console, f"log p(x + N(0, λ_min)), λ_min = {floor:g}; most probable first{against}")
+    if any(one.code_bits is not None for one in scored):
+        note(
+            console,
+            "as bytes: at most so many bits would each value take, if the model's density is normalised; PNG can be compared",
+        )
     note(console, f"wrote {out.folder}/: gallery.png, scores.csv, result.json")
 
 

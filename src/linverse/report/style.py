@@ -6,6 +6,7 @@ in grey. Figures are made without pyplot: no window, no global list of figures t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -64,6 +65,11 @@ STYLE: dict[str, Any] = {
 }
 
 
+ONE_AT_A_TIME = (
+    threading.RLock()
+)  # matplotlib's settings belong to the process: figures of several threads wait for each other
+
+
 @contextmanager
 def style() -> Iterator[None]:
     """The shared style, for as long as the context lasts."""
@@ -71,7 +77,7 @@ def style() -> Iterator[None]:
     from cycler import cycler
 
     settings: Any = STYLE | {"axes.prop_cycle": cycler(color=PALETTE)}
-    with matplotlib.rc_context(settings):
+    with ONE_AT_A_TIME, matplotlib.rc_context(settings):
         yield
 
 

@@ -1,6 +1,7 @@
 """Samples of p(x | y) along paths through covariance space: predictors, Metropolis correctors, energy-guided schedules."""
 
 from linverse.sampling.evaluator import Evaluator, Iterate
+from linverse.sampling.film import Film, film_in_basis
 from linverse.sampling.guided import MagnitudeStep, MirrorStep, Rule, VarianceStep, freeze
 from linverse.sampling.langevin import MALA, ULA, ChainState, Kernel, KernelInfo, SignalToNoiseULA, warm_up
 from linverse.sampling.paths import Path, autoregressive, clamped, geometric, held, linear, per_coefficient
@@ -17,6 +18,7 @@ __all__ = [
     "ChainState",
     "Euler",
     "Evaluator",
+    "Film",
     "Iterate",
     "Kernel",
     "KernelInfo",
@@ -39,6 +41,7 @@ __all__ = [
     "VarianceStep",
     "autoregressive",
     "clamped",
+    "film_in_basis",
     "freeze",
     "geometric",
     "held",

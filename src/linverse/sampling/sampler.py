@@ -113,7 +113,7 @@ def sample_in_basis(
 ) -> SampleResult:
     """The same from the coefficients z = Qᵀy: nothing changes basis but the evaluations, and the samples once in the end."""
     cov = _prepare(z, cov, options.finish)
-    schedule = _schedule(energy, z, cov, options.path, options.floor)
+    schedule = schedule_of(energy, z, cov, options.path, options.floor)
     if check_range:
         _warn_outside(energy, cov, schedule)
     correct = _corrector(options, schedule, generator)
@@ -174,7 +174,7 @@ def tune(
     check_pair(energy, y, cov)
     z = cov.analysis(y)
     cov = _prepare(z, cov, "mean")
-    schedule = _schedule(energy, z, cov, path, None)
+    schedule = schedule_of(energy, z, cov, path, None)
     with torch.no_grad():
         Run(energy, z, cov, schedule, TwoStepAncestral(), adapt, temperature, generator).go(part_of(progress, 0, 1))
     return tuple(kernels[1:])
@@ -230,9 +230,10 @@ def _prepare(z: Tensor, cov: Covariance, finish: str) -> Covariance:
     return cov.expand(z.shape[0])
 
 
-def _schedule(
+def schedule_of(
     energy: Energy, z: Tensor, cov: Covariance, path: Path | Rule | int, floor: float | None
 ) -> Path | GuidedSchedule:
+    """The levels that a number of steps, a path or a rule means for these rows and this Σ."""
     bottom = energy.range.minimum if floor is None else floor
     if isinstance(path, Rule):
         return GuidedSchedule(path, cov.clamp(maximum=bottom))

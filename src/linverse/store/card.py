@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from linverse.data import describe
+from linverse.data.photographs import NAME, attributions, photographs_home, read_index
 from linverse.files import json_bytes
 from linverse.files.saving import CARD, PAGE, HubModel, ModelFileError
 from linverse.models.config import known_fields
@@ -35,7 +36,7 @@ class Card:
     """All that is told of a model; what does not apply to one is left empty and is not written.
 
     `self_test` holds the numbers, `tests` their rows (test, value, meaning) as a person reads them, `bands` the rows of the covariance
-    score by kind of noise and band (noise, group, mean, slope, variance).
+    score by kind of noise and band (noise, group, mean, slope, variance), `credits` whose pictures it learned from.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Card:
     reference_images: int | None = None
     limits: str = ""
     training: dict[str, Any] = field(default_factory=dict)
+    credits: tuple[str, ...] = ()
 
     # --- on disk ---------------------------------------------------------------------------------------------------------
 
@@ -112,6 +114,15 @@ class Card:
             lines += [BANDS_EXPLAINED, "", *markdown_table(BANDS_HEAD, list(self.bands))]
         if self.limits:
             lines += [f"**Limits.** It {self.limits}.", ""]
+        if self.credits:
+            lines += [
+                "## Credits",
+                "",
+                "It learned from pictures by:",
+                "",
+                *(f"- {credit}" for credit in self.credits),
+                "",
+            ]
         return "\n".join(lines)
 
 
@@ -125,6 +136,11 @@ def data_facts(data: str) -> tuple[str, str]:
     """Title and licence of a data set that is known by name; nothing of a user's own."""
     known = {d.name: d for d in describe()}.get(data)
     return ("", "") if known is None else (f"{known.title}, {known.training} images", known.licence)
+
+
+def data_credits(data: str) -> tuple[str, ...]:
+    """Whose pictures a data set holds, where each has an author and a licence of its own."""
+    return tuple(attributions(read_index(photographs_home()))) if data == NAME else ()
 
 
 def markdown_table(head: tuple[str, ...], rows: list[Any]) -> list[str]:

@@ -12,6 +12,7 @@ from linverse.files.saving import ModelFileError
 from linverse.store.hub import WEIGHTS_FOLDER, bundled
 
 MODELS = {3: "photographs", 1: "photographs-grey"}
+SMALL = ("fashion-mnist", "mnist")
 
 
 def model_for(channels: int, root: Path = WEIGHTS_FOLDER) -> str:
@@ -25,3 +26,13 @@ def model_for(channels: int, root: Path = WEIGHTS_FOLDER) -> str:
             f"the model for {kind} pictures of any size, {name}, is not bundled here; name another with --model ({', '.join(there)})"
         )
     return name
+
+
+def main_models(root: Path = WEIGHTS_FOLDER) -> list[str]:
+    """The bundled models that are for looking at pictures (not their companions): those for photographs first, where they are there.
+
+    >>> main_models()[-2:]
+    ['fashion-mnist', 'mnist']
+    """
+    there = bundled(root)
+    return [name for name in (*MODELS.values(), *SMALL) if name in there]

@@ -13,6 +13,9 @@ import logging
 from pathlib import Path
 from typing import TypeVar
 
+import torch
+
+from linverse.devices import check_device
 from linverse.files.saving import MANIFEST, HubModel, ModelFileError, download
 from linverse.models.classifier import DigitClassifier
 from linverse.models.denoiser import Denoiser
@@ -23,8 +26,10 @@ WEIGHTS_FOLDER = Path(__file__).parents[1] / "weights"
 Model = TypeVar("Model", bound=HubModel)
 
 
-def load(name: str | Path, device: str = "cpu") -> LearnedEnergy:
-    """The energy of a name: bundled, a folder (of a model or of a training run), or `owner/name` on the hub.
+def load(name: str | Path, device: str | torch.device = "cpu") -> LearnedEnergy:
+    """The energy of a name: bundled, a folder (of a model or of a training run), or `owner/name` on the hub; on a `device` that is there.
+
+    Measurements are moved to where the energy is; the answers stay there.
 
     >>> energy = load("fashion-mnist")
     >>> energy.shape
@@ -33,18 +38,19 @@ def load(name: str | Path, device: str = "cpu") -> LearnedEnergy:
     return _load(LearnedEnergy, name, device)
 
 
-def load_denoiser(name: str | Path, device: str = "cpu") -> Denoiser:
+def load_denoiser(name: str | Path, device: str | torch.device = "cpu") -> Denoiser:
     """The same for a denoiser."""
     return _load(Denoiser, name, device)
 
 
-def load_classifier(name: str | Path, device: str = "cpu") -> DigitClassifier:
+def load_classifier(name: str | Path, device: str | torch.device = "cpu") -> DigitClassifier:
     """The same for the classifier of digits."""
     return _load(DigitClassifier, name, device)
 
 
-def _load(kind: type[Model], name: str | Path, device: str) -> Model:
-    model = kind.from_folder(find_model(name), device)
+def _load(kind: type[Model], name: str | Path, device: str | torch.device) -> Model:
+    place = check_device(device)  # before anything is read
+    model = kind.from_folder(find_model(name), str(place))
     references_of(model)  # a foreign file of them is refused now, not when they are asked for
     return model
 

@@ -52,7 +52,7 @@ def _side(size: tuple[int, int], share: float) -> int:
     return max(1, round(share * min(size)))
 
 
-FAMILIES = (
+FAMILIES = (  # the experiment `one-shot` judges means and error bars under the same
     Family("white noise 0.1", lambda size: Denoising(0.1), ("isotropic",)),
     Family("white noise 0.5", lambda size: Denoising(0.5), ("isotropic",)),
     Family("box", lambda size: Box(_side(size, 5 / 7), sigma=0.01), ("box", "boxes")),
@@ -61,9 +61,10 @@ FAMILIES = (
     Family("blur 0.8", lambda size: GaussianBlur(0.8, sigma=0.01), ("gaussian-blur",)),
     Family("blur 1.5", lambda size: GaussianBlur(1.5, sigma=0.01), ("gaussian-blur",)),
     Family("×4", lambda size: SuperResolution(4, sigma=0.01), ("super-resolution",)),
-    Family("motion", lambda size: MotionBlur(_side(size, 15 / 64), sigma=0.02), ("motion-blur",)),
-    Family("pink noise", lambda size: PowerLawNoise(0.1, exponent=1.0), ()),
-    Family("blue noise", lambda size: PowerLawNoise(0.1, exponent=-1.0), ()),
+    Family("motion 0.002", lambda size: MotionBlur(_side(size, 15 / 64), sigma=0.002), ("motion-blur",)),
+    Family("motion 0.02", lambda size: MotionBlur(_side(size, 15 / 64), sigma=0.02), ("motion-blur",)),
+    Family("pink noise 0.1", lambda size: PowerLawNoise(0.1, exponent=1.0), ()),
+    Family("blue noise 0.1", lambda size: PowerLawNoise(0.1, exponent=-1.0), ()),
 )
 
 

@@ -5,6 +5,7 @@ Every process draws the whole batch and keeps its own rows.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import torch
@@ -16,6 +17,7 @@ from linverse.models.bases import CropSource, Source
 from linverse.models.losses import NoisyBatch
 from linverse.rng import keyed_generator
 from linverse.training.config import TrainConfig
+from linverse.training.covariances import ISOTROPIC
 
 
 @lru_cache(maxsize=4)
@@ -77,6 +79,8 @@ def training_parts(
         x = x.double()
     share = len(x) // processes
     rows = slice(rank * share, (rank + 1) * share)
+    if step < config.isotropic_first:
+        config = replace(config, covariances=ISOTROPIC)
     return draw_parts(config, x, generator, rows)
 
 

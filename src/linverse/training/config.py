@@ -90,6 +90,8 @@ class TrainConfig:
     crops: tuple[int, ...] = (64,)
     """sides of the crops for a model of any size, one after the other in equal shares of the run; batches shrink as they grow"""
     steps: int = 10_000
+    isotropic_first: int = 0
+    """steps at the beginning that see isotropic noise alone: quick to learn, and a good start for all else"""
     start_from: Annotated[str, tyro.conf.arg(name="from")] = ""
     """weights to start from: a bundled model, a folder of a model, or a run; what does not fit starts afresh"""
     refit_base: bool = False
@@ -117,6 +119,7 @@ class TrainConfig:
         for name, least in (
             ("batch", 1),
             ("steps", 0),
+            ("isotropic_first", 0),
             ("checkpoint_seconds", 0.0),
             ("evaluate_every", 1),
             ("evaluation_images", 0),

@@ -13,7 +13,7 @@ from linverse.files.saving import REFERENCE, HubModel
 from linverse.models.energies.learned import LearnedEnergy
 from linverse.models.losses import NoisyBatch
 from linverse.rng import keyed_generator
-from linverse.store.card import Card, data_facts
+from linverse.store.card import Card, data_credits, data_facts
 from linverse.store.references import References
 from linverse.training.bands import BandTest, band_tests
 from linverse.training.floor import FloorTest, floor_test
@@ -22,7 +22,7 @@ from linverse.training.loop import Trainer, parameter_count
 from linverse.training.normalise import SelfTest, normalising_constant, self_test
 from linverse.training.partition import PartitionTest, partition_test
 from linverse.training.presets import PRESETS
-from linverse.training.sources import some_images
+from linverse.training.sources import FixedImages, some_images
 
 BAND_IMAGES = 128  # for the tests that look at many levels and kinds of noise
 
@@ -73,8 +73,10 @@ def run_partition_test(trainer: Trainer, energy: LearnedEnergy) -> PartitionTest
 
 
 def references(trainer: Trainer) -> References | None:
-    """Held-out images to keep with the weights."""
+    """Held-out images to keep with the weights; of photographs those that may be passed on."""
     held_out = trainer.held_out
+    if isinstance(held_out, FixedImages):
+        held_out = FixedImages(held_out.shown, held_out.shown)
     white = getattr(held_out, "white", 255)  # data sets of bytes say which one means 1: theirs come back bit for bit
     return References.last_of(len(held_out), held_out.batch, trainer.config.reference_images, white)
 
@@ -96,6 +98,7 @@ def finish(trainer: Trainer, folder: Path, name: str) -> Card:
         held_out=trainer.evaluate(),
         limits=limits(config),
         training=config.to_dict(),
+        credits=data_credits(config.data),
     )
     model, card = completed(trainer.averaged, trainer, card)
     card.attach_to(model)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from linverse.devices import check_device
 from linverse.extras import require
 from linverse.memory import check_memory
 from linverse.models.bases import CropSource, ImageSource, Source
@@ -76,10 +77,21 @@ def build_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.Op
     return optimiser
 
 
-def make_accelerator() -> Accelerator:
-    """accelerate's view of the processes. Without a GPU it must be told of CPUs, or each of several processes would train alone."""
+def make_accelerator(device: str = "") -> Accelerator:
+    """accelerate's view of the processes, on a device by name, or on the machine's GPUs if it has any, else on its CPU.
+
+    Without a GPU it must be told of CPUs, or each of several processes would train alone.
+    """
     kind: type[Accelerator] = require("accelerate", "train").Accelerator
-    accelerator = kind(mixed_precision="no", cpu=not torch.accelerator.is_available())
+    place = check_device(device) if device else None
+    if place is not None and place.type != "cpu" and place.index is not None:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise ValueError(
+                f"several processes were launched, each takes a device of its own: leave out --device {device}"
+            )
+        torch.accelerator.set_device_index(place.index)
+    on_cpu = place.type == "cpu" if place is not None else not torch.accelerator.is_available()
+    accelerator = kind(mixed_precision="no", cpu=on_cpu)
     launched = int(os.environ.get("WORLD_SIZE", "1"))
     if launched != accelerator.num_processes:
         raise RuntimeError(
@@ -109,12 +121,19 @@ class Trainer:
     """One run in one folder."""
 
     def __init__(
-        self, config: TrainConfig, train: Source, held_out: ImageSource, folder: Path, *, other_data: bool = False
+        self,
+        config: TrainConfig,
+        train: Source,
+        held_out: ImageSource,
+        folder: Path,
+        *,
+        other_data: bool = False,
+        device: str = "",
     ) -> None:
         """Images that are not those with which the run began are refused, unless `other_data` are welcome."""
         self.config, self.folder = config, folder
         self.train_images, self.held_out = train, held_out
-        self.accelerator = make_accelerator()
+        self.accelerator = make_accelerator(device)
         state = read_state(folder)
         model = build_model(config, train if state is None else None)
         self.taken_over: TakenOver | None = None

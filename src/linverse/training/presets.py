@@ -10,6 +10,7 @@ from linverse.models.losses import LossConfig
 from linverse.models.networks.unet import UNetConfig
 from linverse.training.config import OptimiserConfig, TrainConfig
 from linverse.training.covariances import (
+    ISOTROPIC,
     BayerPatterns,
     Boxes,
     BoxSuperResolution,
@@ -27,8 +28,6 @@ from linverse.training.covariances import (
     SmoothSpectra,
     Strokes,
 )
-
-ISOTROPIC = Mixture((Component(1.0, Isotropic()),), path=0.0, isotropic=0.0)
 
 # --- the paper's models (table "SongUNet Architecture Summary", training tables of appendix C) -----------------------------------
 
@@ -180,6 +179,7 @@ PHOTO_BACKBONE = UNetConfig(
     middle=4,
     bounded_gains=True,
     bounded_inputs=True,
+    bounded_levels=True,
 )
 PHOTO_COVARIANCES = Mixture(
     (
@@ -212,7 +212,6 @@ PHOTOGRAPHS = TrainConfig(
     covariances=PHOTO_COVARIANCES,
     loss=replace(
         SMALL_LOSS,
-        cov_weight=0.3,
         image_weight=0.002,
         final_image_weight=0.03,
         image_outliers=5.0,
@@ -223,6 +222,55 @@ PHOTOGRAPHS = TrainConfig(
     batch=32,
     crops=(48, 64, 96),
     steps=20_000,
+    isotropic_first=300,
+)
+
+# --- CIFAR-10: 32×32 colour, the paper's families, the photographs' network and loss -----------------------------------------------
+
+CIFAR_COVARIANCES = Mixture(
+    (
+        Component(0.30, Isotropic()),
+        Component(0.20, CentreBox()),
+        Component(0.14, HalfMasks()),
+        Component(0.20, GaussianBlurs(loudest=1.0)),
+        Component(0.16, BoxSuperResolution(4)),
+    ),
+    clamped=0.5,
+)
+CIFAR_ENERGY = EnergyConfig(
+    (3, 32, 32),
+    bases=("spatial", "fourier", "block-dct-4"),
+    parameterisation="spectral",  # against 128 components after 100 steps each: docs/training-notes.md
+    backbone=PHOTO_BACKBONE,
+)
+CIFAR = TrainConfig(
+    data="cifar10",
+    model=CIFAR_ENERGY,
+    covariances=CIFAR_COVARIANCES,
+    loss=PHOTOGRAPHS.loss,
+    optimiser=SMALL_OPTIMISER,
+    batch=32,
+    steps=10_000,
+    flips=True,
+    keep_every=2_500,
+)
+
+# --- 64×64 colour in our form, beside the paper's: the same data, families and steps, a base that knows pictures, a wider network ------
+
+OURS_64 = TrainConfig(
+    data="folder:celeba",
+    model=replace(
+        CIFAR_ENERGY,
+        shape=(3, 64, 64),
+        backbone=replace(PHOTO_BACKBONE, channels=128, blocks=2, embedding=256, stem_channels=48, middle=8),
+    ),
+    covariances=CIFAR_COVARIANCES,
+    loss=PHOTOGRAPHS.loss,
+    optimiser=replace(SMALL_OPTIMISER, warmup=1000, ema=0.9999),
+    batch=128,
+    steps=400_000,
+    flips=True,
+    precision="bf16",
 )
 
 PRESETS: dict[str, tuple[str, TrainConfig]] = {
@@ -264,6 +312,21 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
             steps=5_000,
         ),
     ),
+    "cifar10": ("32×32 colour images: the paper's covariances", CIFAR),
+    "cifar10-score": (
+        "an isotropic denoiser of 32×32 colour images, for the baselines",
+        replace(
+            CIFAR,
+            model=DenoiserConfig(
+                (3, 32, 32),
+                backbone=replace(PHOTO_BACKBONE, bounded_gains=False, bounded_inputs=False, bounded_levels=False),
+            ),
+            covariances=ISOTROPIC,
+            loss=replace(SMALL_LOSS, objective="single"),
+            steps=6_000,
+            keep_every=0,
+        ),
+    ),
     "mnist": ("the any-order model: independent variances on patches, random masks", MNIST),
     "mnist-paper": (
         "the paper's MNIST model",
@@ -276,7 +339,12 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
         ),
     ),
     "celeba-64": ("the paper's CelebA model (needs GPUs)", CELEBA),
+    "celeba-64-ours": ("CelebA in our form: a base that knows pictures (needs a GPU)", OURS_64),
     "imagenet-64": ("the paper's ImageNet64 model (needs GPUs)", replace(CELEBA, data="npz:imagenet64")),
+    "imagenet-64-ours": (
+        "ImageNet64 in our form (needs a GPU)",
+        replace(OURS_64, data="npz:imagenet64"),
+    ),
     "afhq-192": (
         "the paper's AFHQ model, 192×192 (needs GPUs)",
         replace(

@@ -27,14 +27,21 @@ class TrainingStopped(KeyboardInterrupt):
 
 
 def run(
-    config: TrainConfig, folder: Path, *, name: str = "", tensorboard: bool = True, other_data: bool = False
+    config: TrainConfig,
+    folder: Path,
+    *,
+    name: str = "",
+    tensorboard: bool = True,
+    other_data: bool = False,
+    device: str = "",
 ) -> Card | None:
     """Train to the last step, or on from where the run in this folder stopped; then normalise, test and save as folder/model.
 
     Returns the model's card; None on all but the main process. Ctrl-C (or SIGTERM, or SIGHUP) ends it after the step under way with
     the state saved, and raises `TrainingStopped`. A run goes on with the images that it began with; `other_data` admits others.
+    `device`: cpu, cuda, …; by default the machine's GPUs if it has any.
     """
-    with start(config, folder, other_data=other_data) as trainer:
+    with start(config, folder, other_data=other_data, device=device) as trainer:
         return go_on(trainer, name or folder.name, tensorboard=tensorboard)
 
 
@@ -46,13 +53,13 @@ def go_on(trainer: Trainer, name: str, *, tensorboard: bool = True, track: Seque
 
 
 @contextmanager
-def start(config: TrainConfig, folder: Path, *, other_data: bool = False) -> Iterator[Trainer]:
+def start(config: TrainConfig, folder: Path, *, other_data: bool = False, device: str = "") -> Iterator[Trainer]:
     """A run in a folder, at its first step or where it stopped; nobody else may train there until the block ends."""
+    main = make_accelerator(device).is_main_process
     train, held_out = load_sources(config)
-    main = make_accelerator().is_main_process
     folder.mkdir(parents=True, exist_ok=True)
     with FolderLock(folder) if main else nullcontext():
-        trainer = Trainer(config, train, held_out, folder, other_data=other_data)
+        trainer = Trainer(config, train, held_out, folder, other_data=other_data, device=device)
         if main:
             for remains in folder.glob(f"{STATE}.*.partial"):  # of a run that was killed while it wrote
                 remains.unlink()

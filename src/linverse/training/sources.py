@@ -18,9 +18,10 @@ CHUNK = 512  # images hashed at a time
 
 @dataclass(frozen=True, eq=False)
 class FixedImages:
-    """A few images in memory, [n, C, H, W] in [0, 1]."""
+    """A few images in memory, [n, C, H, W] in [0, 1], and some like them that may be passed on with a model."""
 
     images: Tensor
+    shown: Tensor
 
     def __len__(self) -> int:
         return len(self.images)
@@ -34,10 +35,12 @@ def load_sources(config: TrainConfig) -> tuple[Source, ImageSource]:
     channels, height, width = config.model.shape
     if height is None or width is None:
         crops = load_crops(config.data, "train", channels=channels)
-        held_out = crops.held_out(config.crops[0], max(config.evaluation_images, config.self_test_images))
-        return crops, FixedImages(held_out)
-    size = (height, width)
-    train, test = (load_images(config.data, split, size=size, channels=channels) for split in ("train", "test"))
+        size = config.crops[0]
+        held_out = crops.held_out(size, max(config.evaluation_images, config.self_test_images))
+        return crops, FixedImages(held_out, crops.held_out(size, config.reference_images, shown=True))
+    train, test = (
+        load_images(config.data, split, size=(height, width), channels=channels) for split in ("train", "test")
+    )
     return train, test
 
 

@@ -71,7 +71,12 @@ def fine_tuning(name: str) -> TrainConfig:
         ) from error
     optimiser = replace(config.optimiser, rate=config.optimiser.rate / 3, muon_rate=config.optimiser.muon_rate / 3)
     return replace(
-        config, start_from=name, crops=config.crops[-1:], steps=max(1, config.steps // 10), optimiser=optimiser
+        config,
+        start_from=name,
+        isotropic_first=0,
+        crops=config.crops[-1:],
+        steps=max(1, config.steps // 10),
+        optimiser=optimiser,
     )
 
 

@@ -2,7 +2,15 @@
 
 from linverse.models.bases.interface import BaseAnswer, GaussianBase
 from linverse.models.bases.low_rank import LowRankBase
-from linverse.models.bases.moments import CropSource, ImageMoments, ImageSource, Source, image_moments, spectral_samples
+from linverse.models.bases.moments import (
+    CropSource,
+    ImageMoments,
+    ImageSource,
+    Source,
+    image_moments,
+    mean_and_variance,
+    spectral_samples,
+)
 from linverse.models.bases.spectral import SpectralBase
 
 __all__ = [
@@ -15,5 +23,6 @@ __all__ = [
     "Source",
     "SpectralBase",
     "image_moments",
+    "mean_and_variance",
     "spectral_samples",
 ]

@@ -65,3 +65,22 @@ def image_moments(images: Source, chunk: int = 4096) -> ImageMoments:
         raise ValueError("a Gaussian cannot be fitted to no images")
     shift = total / count
     return ImageMoments(centre + shift.reshape(centre.shape), products / count - torch.outer(shift, shift))
+
+
+def mean_and_variance(images: Source, chunk: int = 512) -> tuple[Tensor, float]:
+    """The mean image [C, H, W] and the mean variance of a pixel, float64: all that a scalar base wants, for images of any size.
+
+    (The covariance of 192×192 colour images would have 98 GB.)
+    """
+    if not isinstance(images, ImageSource):
+        raise TypeError("crops have no mean image: a model for one size is fitted to images of that size")
+    count = len(images)
+    if count == 0:
+        raise ValueError("a Gaussian cannot be fitted to no images")
+    centre = images.batch(torch.arange(min(chunk, count))).double().mean(0)
+    total, squares = torch.zeros_like(centre), torch.zeros_like(centre)
+    for rows in torch.arange(count).split(chunk):
+        shifted = images.batch(rows).double() - centre
+        total, squares = total + shifted.sum(0), squares + shifted.square().sum(0)
+    shift = total / count
+    return centre + shift, float((squares / count - shift.square()).mean())

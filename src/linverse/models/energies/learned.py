@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from linverse.covariance import Covariance, VarianceRange
 from linverse.energy import Evaluation, Shape, autograd_evaluate
 from linverse.files.saving import HubModel
-from linverse.models.bases import LowRankBase, Source, image_moments, spectral_samples
+from linverse.models.bases import LowRankBase, Source, image_moments, mean_and_variance, spectral_samples
 from linverse.models.config import ModelConfig, check_shape
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
 from linverse.models.embeddings.two_branch import TwoBranchEmbedding
@@ -110,12 +110,12 @@ class LearnedEnergy(nn.Module, HubModel):
         if isinstance(self.form, SpectralResidual):
             self.form.base.fit(spectral_samples(images))
             return
-        moments = image_moments(images)
         if isinstance(self.form, Residual):
+            moments = image_moments(images)
             self.form.base.fit(moments.mean, moments.covariance)
             self.form.log_prior.fill_(moments.variance).log_()
         else:
-            self.fit_gaussian(moments.mean, moments.variance)
+            self.fit_gaussian(*mean_and_variance(images))
 
     def fit_gaussian(self, mean: Tensor, variance: float) -> None:
         """Set the data's mean image [C, H, W] and scalar variance, before training."""

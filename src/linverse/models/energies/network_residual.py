@@ -2,15 +2,22 @@
 
 With C̄ the mean variance of a pixel, φ = C̄/(C̄+λ) and w = √C̄(y−m)/(C̄+λ) (the estimate that mixes no pixels),
     R_θ = ½ Σ_j ⟨f_j, s_j⟩ + ⟨φ, a⟩ + ⟨½φ log(1−φ), b⟩,   (s, a, b, v) = network(f; log λ)
-where f are w, (x̂_G−m)/√C̄ and, for both estimates, the distance to the darkest and the brightest value and the local contrast, magnified by
+where f are w, G(x̂_G−m)/√C̄ and, for both estimates, the distance to the darkest and the brightest value and the local contrast, magnified by
 the noise that is left: a network that sees pictures at unit scale is blind to noise of small amplitude. Every f_j is bounded and
 vanishes as λ → ∞, so that U is right there by construction. The base's estimate x̂_G mixes noise over the whole picture, w keeps it
 local: blurs want the one, white noise the other.
 
-Before they become images both estimates are damped, coefficient by coefficient, by a = (1 + (V(1−φ)/4V̄)⁴)^(−⅛), V = λφ and V̄ its mean over
-the block: the network works at the scale of the noise around it, 1/√V̄, so that a coefficient that is far noisier than the others of its
-block (a notch in a blur's spectrum) would be corrected by V/√V̄ where √V is right. What is well measured (1−φ ≪ 1) must not be damped
-at all: ∂log a/∂log λ times a large coefficient of the image would be its covariance score, hundreds where next to nothing is right.
+G = tr C(C+Σ)⁻¹/d is the share of the image that was measured. The coarsest coefficient is corrected by V·∂R/∂x̂_G, a sum over all d
+pixels: where little is measured V is hundreds of C̄, and an error of a thousandth in every pixel's answer is one of the prior's standard
+deviations. x̂_G then has Gd degrees of freedom that d pixels repeat, so each may say the Gth part.
+(Images of one small size do without: G = 1.)
+
+Before they become images both estimates are damped, coefficient by coefficient, by
+    a = exp(−¾ λ/(λ+c)·t²/(1+t)),   t = log V/V̄ where that is positive,
+V = λφ, V̄ its mean over the block, c the base's own variance of the coefficient: the network works at the scale of the noise around it,
+1/√V̄, so that a coefficient that is far noisier than the others of its block (a notch in a blur's spectrum) would be corrected by V/√V̄ where
+√V is right. What is well measured (λ ≪ c) must not be damped at all: ∂log a/∂log λ times a large coefficient of the image would be its
+covariance score, hundreds where next to nothing is right. At isotropic noise a = 1, in every basis.
 
 v is no part of the energy: log V̄ + v is the network's estimate of log E[(x−x̂)²|y] pixel by pixel, V̄ the mean of λφ around the pixel.
 
@@ -26,6 +33,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from linverse.covariance import Covariance
+from linverse.energy import group_mean
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
 from linverse.models.energies.tiling import TiledSum
 from linverse.models.networks.backbone import build_backbone
@@ -33,13 +41,13 @@ from linverse.models.networks.unet import UNetConfig
 
 FEATURES = 8  # of each channel: both estimates, and three magnified views of each
 SATURATION = 6.0  # of the magnified features, in standard deviations
+DAMPING = 0.75
 WIDEST = 8.0  # of v, in nats either way
-TOLERATED = 4.0  # how much noisier than its block a coefficient may be before it is damped
 TILED_FROM = 640 * 640  # pixels from which on a picture goes through the network in tiles …
 TILE = 512  # … of this side
 MARGIN = 64  # pixels around a tile at most: what lies beyond, though within reach, moves a mean by 3e-8 (benchmarks/large_pictures.py)
 
-PLANES = 6  # w, x̂_G, m, φ̄, the mean of ½φ log(1−φ), V̄; one of each for every channel
+PLANES = 8  # w, x̂_G, m, φ̄, the mean of ½φ log(1−φ), V̄, that of contrasts, G; one of each for every channel
 
 NetworkInputs = tuple[Tensor, Tensor]  # the planes, and log λ/C by band
 
@@ -60,19 +68,38 @@ class NetworkResidual(nn.Module):
         ratio = log_variance - self.log_prior
         return -F.softplus(ratio), -F.softplus(-ratio)
 
-    def damping(self, cov: Covariance) -> Tensor:
-        """a, of log λ's shape."""
-        log_phi, log_rest = self.log_shrinkage(cov.log_variance)
-        log_spread = cov.log_variance + log_phi
-        log_ratio = log_spread + log_rest - cov.pool(log_spread.exp()).log() - math.log(TOLERATED)
-        return torch.exp(-0.125 * F.softplus(4 * log_ratio))
+    def damping(self, cov: Covariance, variance: Tensor) -> Tensor:
+        """a, of log λ's shape, for the base's own variance c of each coefficient, [1, C, H, W]."""
+        log_spread = cov.log_variance + self.log_shrinkage(cov.log_variance)[0]
+        noisier = (log_spread - cov.pool(log_spread.exp()).log()).clamp_min(0)
+        own = group_mean(variance.expand(1, cov.channels, *cov.size), cov)
+        unknown = cov.variance / (cov.variance + own)
+        return torch.exp(-DAMPING * unknown * noisier.square() / (1 + noisier))
 
-    def inputs(self, white: Tensor, seen: Tensor, mean: Tensor, cov: Covariance, band_prior: Tensor) -> NetworkInputs:
-        """w and x̂_G (images), and what of Σ stands beside them: all that the network's view and its outputs' factors are made of."""
+    def inputs(
+        self,
+        white: Tensor,
+        seen: Tensor,
+        mean: Tensor,
+        cov: Covariance,
+        measured: Tensor,
+        band_prior: Tensor,
+        sharper: Tensor | None = None,
+    ) -> NetworkInputs:
+        """w and x̂_G (images), G and what else of Σ stands beside them: all that the network's view and its factors are made of.
+
+        `sharper` is by how much less than λφ a pixel's error is expected to be, where pixels differ: then contrasts, too, are magnified by
+        what is known of the four around.
+        """
         log_phi, log_rest = self.log_shrinkage(cov.log_variance)
         phi = log_phi.exp()
-        sizes = (cov.pool(phi), cov.pool(0.5 * phi * log_rest), cov.pool(torch.exp(cov.log_variance + log_phi)))
-        planes = torch.cat([white, seen, mean.expand_as(white), *(cov.full(size) for size in sizes)], dim=1)
+        gates = (cov.full(cov.pool(gate)) for gate in (phi, 0.5 * phi * log_rest))
+        spread = around = cov.full(cov.pool(torch.exp(cov.log_variance + log_phi)))
+        if sharper is not None:
+            spread = spread * sharper
+            around = 0.5 * (spread + neighbours(spread))
+        flat = (mean.expand_as(white), *gates, spread, around, measured.expand_as(white))
+        planes = torch.cat([white, seen, *flat], dim=1)
         return planes, self.embedding.ratios(cov, band_prior, self.log_prior)
 
     def run(self, parts: list[NetworkInputs], *, twice: bool) -> tuple[Tensor, Tensor]:
@@ -87,7 +114,7 @@ class NetworkResidual(nn.Module):
         else:
             terms, rest = self._terms(planes, ratios)
             energy = terms.flatten(1).sum(dim=1, dtype=torch.float64)
-        log_spread = planes.chunk(PLANES, dim=1)[-1].log()
+        log_spread = planes.chunk(PLANES, dim=1)[-3].log()
         return energy, log_spread + WIDEST * torch.tanh(rest / WIDEST)
 
     def _terms(self, planes: Tensor, ratios: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,12 +126,13 @@ class NetworkResidual(nn.Module):
 
     def _view(self, planes: Tensor) -> tuple[Tensor, Tensor]:
         """What the network is shown of w and x̂_G, and what its outputs are multiplied by."""
-        white, seen, mean, gate, log_gate, spread = planes.chunk(PLANES, dim=1)
+        white, seen, mean, gate, log_gate, spread, around, measured = planes.chunk(PLANES, dim=1)
         root = torch.exp(0.5 * self.log_prior)
         views = torch.cat([magnifiable(mean + root * white), magnifiable(seen)], dim=1)
-        copies = views.shape[1] // spread.shape[1]
-        magnified = SATURATION * torch.tanh(views * spread.rsqrt().repeat(1, copies, 1, 1) / SATURATION)
-        features = torch.cat([white, (seen - mean) / root, magnified * gate.repeat(1, copies, 1, 1)], dim=1)
+        scales = torch.cat([spread, spread, around], dim=1).rsqrt().repeat(1, 2, 1, 1)
+        magnified = SATURATION * torch.tanh(views * scales / SATURATION)
+        gates = gate.repeat(1, views.shape[1] // gate.shape[1], 1, 1)
+        features = torch.cat([white, measured * (seen - mean) / root, magnified * gates], dim=1)
         return features, torch.cat([0.5 * features, gate, log_gate], dim=1)
 
     def _outputs(self, features: Tensor, maps: Tensor) -> Tensor:
@@ -119,9 +147,14 @@ class NetworkResidual(nn.Module):
 
 def magnifiable(x: Tensor) -> Tensor:
     """Distances to the darkest and the brightest value, and a pixel less the mean of its four neighbours (edges repeated)."""
+    return torch.cat([x, x - 1.0, x - neighbours(x)], dim=1)
+
+
+def neighbours(x: Tensor) -> Tensor:
+    """The mean of the four pixels around each (edges repeated)."""
     edged = F.pad(x, (1, 1, 1, 1), mode="replicate")
     around = edged[..., :-2, 1:-1] + edged[..., 2:, 1:-1] + edged[..., 1:-1, :-2] + edged[..., 1:-1, 2:]
-    return torch.cat([x, x - 1.0, x - 0.25 * around], dim=1)
+    return 0.25 * around
 
 
 def padded(x: Tensor, divisor: int) -> Tensor:

@@ -54,10 +54,11 @@ class Residual(NetworkResidual):
         """R and the pixels' log-variance for coefficients of (w, x̂_G) and Σ, of possibly several bases."""
         parts = []
         for w, linear, cov in estimates:
-            damping, centre = self.damping(cov), self._mean_coefficients(cov)
+            damping, centre = self.damping(cov, self.base.marginal(cov)[1]), self._mean_coefficients(cov)
             damped = torch.cat([w * damping, (linear - centre) * damping])
             white, shift = cov.synthesis(damped).chunk(2)
-            parts.append(self.inputs(white, self.base.mean + shift, self.base.mean, cov, self.log_prior))
+            everything = white.new_ones(1)
+            parts.append(self.inputs(white, self.base.mean + shift, self.base.mean, cov, everything, self.log_prior))
         return self.run(parts, twice=twice)
 
     def gaussian_energy(self, z: Tensor, cov: Covariance) -> Tensor:

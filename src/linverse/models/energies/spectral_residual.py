@@ -12,9 +12,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from linverse.covariance import Covariance
+from linverse.covariance import Covariance, SpatialCovariance
 from linverse.energy import Evaluation, differentiable, group_mean
-from linverse.models.bases.spectral import SpectralBase
+from linverse.models.bases.spectral import LinearAnswer, SpectralBase
 from linverse.models.embeddings.space_frequency import band_weights
 from linverse.models.energies.network_residual import NetworkInputs, NetworkResidual
 from linverse.models.energies.scores import Pair, Scores
@@ -54,7 +54,7 @@ class SpectralResidual(NetworkResidual):
         """U₀ = U_C̄ + Δ, [B], float64."""
         log_phi, log_rest = self.log_shrinkage(cov.log_variance)
         white = cov.synthesis(self.whiten(z, cov))
-        return self.plain_energy(z, cov) + self.base.correction(white, cov, log_phi.exp(), log_rest.exp())[0]
+        return self.plain_energy(z, cov) + self.base.correction(white, cov, log_phi.exp(), log_rest.exp()).delta
 
     def band_prior(self) -> Tensor:
         """log power of the images in each band of the embedding, [K]: what λ is compared with there."""
@@ -70,13 +70,25 @@ class SpectralResidual(NetworkResidual):
         """Δ and what the network is shown."""
         log_phi, log_rest = self.log_shrinkage(cov.log_variance)
         white = cov.synthesis(w)
-        delta, turned = self.base.correction(white, cov, log_phi.exp(), log_rest.exp())
-        damping = self.damping(cov)
-        linear = (w - cov.analysis(turned) * log_rest.exp()) * damping
+        answer = self.base.correction(white, cov, log_phi.exp(), log_rest.exp())
+        damping = self.damping(cov, self.base.marginal(cov)[1])
+        linear = (w - cov.analysis(answer.gradient) * log_rest.exp()) * damping
         white, shift = cov.synthesis(torch.cat([w * damping, linear])).chunk(2)
+        sharper = self._sharper(answer)
         mean = self.base.mean.expand_as(white)
-        seen = mean + torch.exp(0.5 * self.log_prior) * shift
-        return delta, self.inputs(white, seen, mean, cov, self.band_prior())
+        seen = mean + torch.exp(0.5 * self.log_prior) * answer.steadied(shift)
+        if sharper is not None:
+            white = white * sharper**1.5
+        return answer.delta, self.inputs(white, seen, mean, cov, answer.measured, self.band_prior(), sharper)
+
+    def _sharper(self, answer: LinearAnswer) -> Tensor | None:
+        """exp(−½t²/(1+t)), t = log V'/V: a pixel that its neighbours tell is corrected at the scale of what they leave, not of its noise.
+
+        That is √(V/V') for w. Of the powers tried on w and on the spread (1, 1½ and 1, 2) these leave the first steps calmest: what is
+        wrong in x̂₀ is wrong alike in a dozen neighbours.
+        """
+        t = answer.neighbours
+        return None if t is None else torch.exp(-0.5 * t.square() / (1 + t))
 
     def residual(self, whitened: list[tuple[Tensor, Covariance]], *, twice: bool) -> tuple[Tensor, Tensor]:
         """Δ + R [B], float64, and the pixels' log-variance, for coefficients w and Σ of possibly several bases."""
@@ -112,7 +124,11 @@ class SpectralResidual(NetworkResidual):
 
     @torch.no_grad()
     def linear_variance(self, cov: Covariance) -> Tensor:
-        """λc/(λ+c), c the images' own variance in Σ's basis: the scale of errors, [B, C, H, W]."""
+        """The scale of errors, [B, C, H, W]: of pixels the trees' posterior variance, else λc/(λ+c), c the images' own in Σ's basis."""
+        if isinstance(cov, SpatialCovariance):
+            blank = cov.log_variance.new_zeros(cov.batch, cov.channels, *cov.size)
+            answers = self.base.solve_trees(blank, cov.log_variance)
+            return torch.stack([answer.variance for answer in answers]).mean(0)
         _, prior = self.base.marginal(cov)
         return torch.exp(cov.log_variance + prior.log() - torch.logaddexp(cov.log_variance, prior.log()))
 

@@ -3,7 +3,8 @@
 What it leaves out of NCSN++, because measurement said that it does not pay at 28×28: normalisation (its second derivative costs as much
 as a convolution), concatenated skips (they triple the decoder's cost; here they are added), blocks at the higher resolution with the
 lower one's width, and blocks that only resample. One block is x ← x + conv₁(SiLU(conv₀(SiLU(x/√(1 + mean x²)))·(1 + e))), the mean
-over channels: small activations pass as they are, large ones cannot multiply from block to block.
+over channels: small activations pass as they are, large ones cannot multiply from block to block. Between levels they can, unless
+`bounded_levels`: in a run on photographs the stream grew from 75 to 18 000 within 400 steps, blocks and skips were drowned, and R vanished.
 """
 
 from __future__ import annotations
@@ -68,6 +69,9 @@ class CompactUNet(nn.Module):
         convolutions = sum(2 * count * stride for count, stride in zip(blocks, strides, strict=True))
         return 3 + 2 * sum(strides) + convolutions
 
+    def _between(self, h: Tensor) -> Tensor:
+        return bounded(h) if self.config.bounded_levels else h
+
     def _level(self, width: int, blocks: int) -> nn.ModuleList:
         return nn.ModuleList(CompactBlock(width, self.config) for _ in range(blocks))
 
@@ -78,10 +82,10 @@ class CompactUNet(nn.Module):
         for level, (blocks, down) in enumerate(zip(self.encoder, self.down, strict=True)):
             h = _run(blocks, h, embeddings[level])
             skips.append(h)
-            h = down(h)
+            h = down(self._between(h))
         h = _run(self.bottom, h, embeddings[-1])
         for level in reversed(range(len(self.decoder))):
-            h = skips[level] + F.interpolate(self.up[level](h), scale_factor=2, mode="nearest")
+            h = skips[level] + F.interpolate(self.up[level](self._between(h)), scale_factor=2, mode="nearest")
             h = _run(self.decoder[level], h, embeddings[level])
         h = bounded(h) if self.config.bounded_inputs else h
         up = F.silu(F.pixel_shuffle(self.exit_up(F.silu(h)), self.config.stem))

@@ -52,6 +52,8 @@ class UNetConfig:
     """gains within 0…2 (compact only): unbounded ones multiply from block to block, and may grow without limit"""
     bounded_inputs: bool = False
     """blocks see x/√(1 + mean x²) over channels (compact only): without a bound activations multiply from block to block, die or explode"""
+    bounded_levels: bool = False
+    """so do the layers between levels (compact only): else what comes up from below grows until it drowns what is added to it"""
 
     def __post_init__(self) -> None:
         """Sizes beyond all networks are refused here, before anything is built."""

@@ -28,12 +28,15 @@ def draw(name: str, found: Any) -> Figure:
 
 
 def write_experiment(
-    name: str, out: Path, quick: bool = False, progress: Progress = silent, options: Any = None
+    name: str, out: Path, quick: bool = False, progress: Progress = silent, options: Any = None, label: str = ""
 ) -> dict[str, Any]:
-    """Run an experiment and write its record and figure; returns the record."""
-    record, result = run_experiment(name, out, quick, progress, options)
+    """Run an experiment and write its record and figure, under its name or a `label`; returns the record."""
+    label = label or name
+    # what an interrupted run keeps is its own: two items of the paper may be the same experiment with other options
+    work = out if label == name else cache_folder(label, out)
+    record, result = run_experiment(name, work, quick, progress, options)
     # the numbers first: a figure that fails to draw must not take them along
-    write_json(out / f"{name}.json", record)
-    write_whole(out / f"{name}.png", figure_bytes(lambda: draw(name, result.found)))
-    shutil.rmtree(cache_folder(name, out), ignore_errors=True)
+    write_json(out / f"{label}.json", record)
+    write_whole(out / f"{label}.png", figure_bytes(lambda: draw(name, result.found)))
+    shutil.rmtree(cache_folder(label, out), ignore_errors=True)
     return record

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from linverse.experiments.energy_guided import PAPER, Found
-from linverse.report.style import BLUE, GREEN, GREY, INK, PURPLE, VERMILION
+from linverse.report.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 LOOKS: dict[str, dict[str, Any]] = {
     "geometric": {"color": BLUE, "marker": "s"},
     "mirror": {"color": VERMILION, "marker": "o"},
+    "magnitude": {"color": ORANGE, "marker": "D", "ls": (0, (4, 2))},
     "variance": {"color": GREEN, "marker": "^", "ls": (0, (2, 1.5))},
     "mean": {"color": PURPLE, "marker": "v", "ls": ":"},
 }
@@ -57,7 +58,7 @@ def draw_digit(axes: Axes, image: Tensor, is_order: bool) -> None:
 def draw_errors(axes: Axes, metrics: dict[str, float], keeps: list[int], theirs: dict[str, Any]) -> None:
     """Errors in per cent with two standard errors; the authors' in the background."""
     for number, (method, look) in enumerate(LOOKS.items()):
-        beside = [keep + 2.5 * (number - 1.5) for keep in keeps]  # so that error bars do not hide each other
+        beside = [keep + 2.5 * (number - 2) for keep in keeps]  # so that error bars do not hide each other
         error, spread = (
             [100 * metrics[f"{method}_{what}_{keep}"] for keep in keeps] for what in ("error", "error_standard_error")
         )

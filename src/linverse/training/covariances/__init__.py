@@ -11,7 +11,7 @@ from linverse.training.covariances.masks import (
     RandomPixelMasks,
     Strokes,
 )
-from linverse.training.covariances.mixture import KINDS, Component, Mixture
+from linverse.training.covariances.mixture import ISOTROPIC, KINDS, Component, Mixture
 from linverse.training.covariances.spectra import (
     BoxSuperResolution,
     DefocusBlurs,
@@ -22,6 +22,7 @@ from linverse.training.covariances.spectra import (
 )
 
 __all__ = [
+    "ISOTROPIC",
     "KINDS",
     "BayerPatterns",
     "BoxSuperResolution",

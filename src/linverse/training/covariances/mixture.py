@@ -141,3 +141,6 @@ def _concatenate(parts: list[tuple[Covariance, Tensor]]) -> tuple[Covariance, Te
     covs, rows = zip(*parts, strict=True)
     log_variance = torch.cat([cov.log_variance for cov in covs])
     return covs[0].with_log_variance(log_variance), torch.cat(rows)
+
+
+ISOTROPIC = Mixture((Component(1.0, Isotropic()),), path=0.0, isotropic=0.0)

@@ -1,0 +1,268 @@
+"""The page itself: gradio's components and how they are arranged; what they call is in `callbacks`. Nothing but this server is asked.
+
+Each visitor's picture lives in the session's own state; a queue of bounded length hands the work to one worker per core.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from linverse.blind import FAMILIES
+from linverse.studio import work
+from linverse.studio.callbacks import MANNERS, Studio
+from linverse.studio.kinds import KINDS
+from linverse.studio.models import Models
+
+QUEUE = 64  # visitors that wait
+LARGEST_FILE = "30mb"
+FONTS = ["system-ui", "sans-serif"]  # the visitor's own: none is fetched
+FETCH = "() => setTimeout(() => document.querySelector('#packed').click(), 300)"  # a zip file is made only when it is asked for
+CREDIT = "Nothing that you upload is kept; no other server is asked."
+
+
+def theme() -> Any:
+    """Light and dark as the visitor's system has it; fonts of the visitor's own."""
+    return gr.themes.Base(primary_hue="blue", font=FONTS, font_mono=["ui-monospace", "monospace"])
+
+
+def upload_of(**options: Any) -> Any:
+    """A picture whose file linverse reads itself: 16 bits stay 16 bits, and what is no picture is refused in our words."""
+    component = gr.Image(
+        type="filepath", sources=["upload", "clipboard"], **options
+    )  # a subclass would write a .pyi beside us
+    component.preprocess = lambda payload: None if payload is None else payload.path
+    return component
+
+
+def only_uploads(block: Any) -> None:
+    """A forged request may name an address in place of a file, and gradio would fetch it: refused, this server asks no other."""
+    move = block.async_move_resource_to_block_cache
+
+    async def moved(path: str | Path | None) -> str | None:
+        if path is not None and "://" in str(path):
+            raise gr.Error("a picture is uploaded here, not named by an address", print_exception=False)
+        return await move(path)
+
+    block.async_move_resource_to_block_cache = moved
+
+
+def build(models: Models, folder: Path) -> Any:
+    """The page, not yet served. `folder` is for files on their way to a visitor."""
+    studio, workers = Studio(models, folder), max(1, os.cpu_count() or 1)
+    first = models.get(models.names[0])
+    heavy: dict[str, Any] = {"concurrency_limit": workers, "concurrency_id": "work"}
+    with gr.Blocks(title="linverse studio", analytics_enabled=False, delete_cache=(300, 900)) as page:
+        gr.Markdown(
+            f"# linverse studio\nWhat a damaged picture was, how sure we are, what else it could have been. {CREDIT}"
+        )
+        picture, looking = gr.State(None, time_to_live=3600), gr.State(False)
+        with gr.Row():
+            with gr.Column(min_width=300):
+                model = gr.Dropdown(models.names, value=first.name, label="Model", elem_id="model")
+                upload = upload_of(label="Your picture: drop, choose or paste it", height=180, elem_id="upload")
+                example = gr.Dropdown(list(first.examples()), value=None, label="… or an example", elem_id="example")
+                about = gr.HTML()
+                manner = gr.Radio(MANNERS, value=MANNERS[0], label="Which picture is it?", elem_id="manner")
+                kind = gr.Dropdown(list(KINDS), value=list(KINDS)[1], label="What happened to it?", elem_id="kind")
+                strength = gr.Number(14, label="strength", visible=False, elem_id="strength")
+                sigma = gr.Number(0.1, label="noise (standard deviation, white is 1)", elem_id="sigma")
+                with gr.Accordion("Paint what is missing (choose “painted” above)", open=True):
+                    painted = _editor()
+                with gr.Accordion("Numbers", open=False):
+                    samples = gr.Slider(0, work.MOST_SAMPLES, value=8, step=1, label="samples")
+                    steps = gr.Slider(1, work.MOST_STEPS, value=50, step=1, label="steps of each")
+                    seed = gr.Number(0, precision=0, label="seed")
+            with gr.Column(min_width=300, scale=2), gr.Tabs() as tabs:
+                asked = [model, picture, kind, strength, sigma, manner, painted, seed]
+                with gr.Tab("Restore"):
+                    _restore_tab(studio, [*asked, samples, steps], heavy)
+                with gr.Tab("Blind"):
+                    _blind_tab(studio, [model, picture, painted, manner], seed, looking, heavy)
+                with gr.Tab("Path"):
+                    _path_tab(studio, asked, heavy)
+                with gr.Tab("Compare"):
+                    _compare_tab(studio, asked, heavy)
+                with gr.Tab("Model card"):
+                    card = gr.Markdown(first.card(), elem_id="card")
+        taken = [picture, painted, about]
+        upload.change(studio.take, [upload, model], [*taken, model], show_progress="hidden")
+        example.input(studio.take_example, [example, model], [*taken, upload], show_progress="hidden")
+        model.change(studio.choose_model, [model, picture], [example, card, painted, about], show_progress="hidden")
+        kind.change(studio.choose, kind, [strength, sigma], show_progress="hidden")
+        tabs.select(_is_blind, None, looking, show_progress="hidden")
+        page.unload(studio.leave)
+    page.queue(max_size=QUEUE, default_concurrency_limit=workers, api_open=False)
+    for block in page.blocks.values():
+        if hasattr(block, "async_move_resource_to_block_cache"):
+            only_uploads(block)
+    return page
+
+
+def _pressed(studio: Studio, button: Any) -> Any:
+    """A click that is noted at once, so that Stop reaches work that still waits in the queue."""
+    return button.click(studio.press, queue=False, show_progress="hidden")
+
+
+def _is_blind(event: gr.SelectData) -> bool:
+    return event.value == "Blind"
+
+
+def _editor() -> Any:
+    brush = gr.Brush(default_size=24, colors=["#d55e00"], default_color="#d55e00", color_mode="fixed")
+    return gr.ImageEditor(
+        show_label=False,
+        label="Paint over what is missing",
+        sources=(),
+        transforms=(),
+        layers=False,
+        brush=brush,
+        eraser=gr.Eraser(default_size=24),
+        type="numpy",
+        format="png",
+        height=420,
+        elem_id="painted",
+    )
+
+
+def _restore_tab(studio: Studio, asked: list[Any], heavy: dict[str, Any]) -> None:
+    with gr.Row():
+        go = gr.Button("Restore", variant="primary", elem_id="restore")
+        stop = gr.Button("Stop", elem_id="stop")
+    status = gr.HTML(elem_id="status")
+    with gr.Row():
+        slider = gr.ImageSlider(label="Before and after", elem_id="slider", format="png", buttons=[])
+        mean = gr.Image(
+            label="Posterior mean: click a pixel",
+            elem_id="mean",
+            interactive=False,
+            format="png",
+            alt_text="the posterior mean",
+            buttons=[],
+        )
+    error = gr.HTML(elem_id="error-map")
+    with gr.Row():
+        row = gr.Number(0, precision=0, label="row", min_width=80, elem_id="row")
+        column = gr.Number(0, precision=0, label="column", min_width=80, elem_id="column")
+        look = gr.Button("Show this pixel", elem_id="look")
+    pixel = gr.HTML(elem_id="pixel")
+    drawn = gr.HTML(elem_id="samples")
+    code = gr.Code(label="The lines of Python that repeat it", language="python", elem_id="code")
+    download = gr.Button("Download everything (zip)", interactive=False, elem_id="download")
+    packed = gr.DownloadButton("the zip file", visible="hidden", elem_id="packed")
+    outputs = [status, slider, mean, error, drawn, code, download]
+    _pressed(studio, go).then(studio.restore, asked, outputs, show_progress_on=[status], **heavy)
+    stop.click(studio.stop, queue=False)
+    mean.select(studio.click, None, [pixel, row, column], show_progress="hidden")
+    download.click(studio.pack, None, packed, show_progress_on=[download], **heavy).success(None, js=FETCH)
+    look.click(studio.pixel, [row, column], pixel, show_progress="hidden")
+
+
+def _blind_tab(studio: Studio, asked: list[Any], seed: Any, looking: Any, heavy: dict[str, Any]) -> None:
+    gr.Markdown(
+        "Which degradation made this picture? To simulate, say how much; else the picture itself is asked. "
+        "What is painted over is left out (noise)."
+    )
+    family = gr.Dropdown(list(FAMILIES), value="noise", label="family", elem_id="family")
+    with gr.Row():
+        first = gr.Number(0.2, label="sigma", elem_id="first")
+        second = gr.Number(5, label="", visible=False, elem_id="second")
+    live = gr.Checkbox(True, label="by itself whenever the picture or what is painted changes", elem_id="live")
+    with gr.Row():
+        go = gr.Button("Find out", variant="primary", elem_id="blind")
+        stop = gr.Button("Stop")
+    drawn, words = gr.HTML(elem_id="evidence"), gr.HTML(elem_id="estimate")
+    model, picture, painted, _ = asked
+    inputs = [*asked, family, first, second, seed]
+    family.change(studio.parameters, family, [first, second], show_progress="hidden")
+    _pressed(studio, go).then(studio.blind, inputs, [drawn, words], **heavy)
+    stop.click(studio.stop, queue=False)
+    changes = [picture.change, painted.input, model.change, looking.change]
+    gr.on(
+        changes,
+        studio.blind_again,
+        [live, looking, *inputs],
+        [drawn, words],
+        trigger_mode="always_last",
+        **heavy,
+    )
+
+
+def _path_tab(studio: Studio, asked: list[Any], heavy: dict[str, Any]) -> None:
+    gr.Markdown("One sample on its way from the measurement to a clean picture, with the noise that is left beside it.")
+    path = gr.Dropdown(list(work.PATHS), value="clamped", label="path", elem_id="path")
+    steps = gr.Slider(8, 160, value=40, step=1, label="steps")
+    with gr.Accordion("Any order: click the patches in the order you like", open=False):
+        order = gr.Textbox("", label="order of the patches (0 to 15, row by row); the others follow", elem_id="order")
+        board = gr.Image(
+            label="patches",
+            interactive=False,
+            format="png",
+            alt_text="the picture in 4×4 patches",
+            buttons=[],
+            elem_id="board",
+        )
+    with gr.Row():
+        go = gr.Button("Film it", variant="primary", elem_id="film")
+        stop = gr.Button("Stop")
+    shown = gr.HTML(elem_id="movie")
+    model, picture = asked[:2]
+    board.select(studio.add_patch, [picture, order, model], order, show_progress="hidden")
+    changes = [order.change, picture.change, model.change]
+    gr.on(changes, studio.board, [picture, order, model], board, show_progress="hidden")
+    _pressed(studio, go).then(studio.film, [*asked, path, steps, order], shown, **heavy)
+    stop.click(studio.stop, queue=False)
+
+
+def _compare_tab(studio: Studio, asked: list[Any], heavy: dict[str, Any]) -> None:
+    gr.Markdown("Two methods on the same measurement. Those that need a denoiser get this model as one.")
+    names = list(work.COMPARED)
+    with gr.Row():
+        first = gr.Dropdown(names, value="ours", label="method", elem_id="method-a")
+        second = gr.Dropdown(names, value="diffpir", label="and", elem_id="method-b")
+        steps = gr.Slider(5, work.MOST_STEPS, value=40, step=1, label="steps")
+    with gr.Row():
+        go = gr.Button("Compare", variant="primary", elem_id="compare")
+        stop = gr.Button("Stop")
+    shown = gr.HTML(elem_id="compared")
+    _pressed(studio, go).then(studio.compare, [*asked, first, second, steps], shown, **heavy)
+    stop.click(studio.stop, queue=False)
+
+
+def launch(models: Models, *, host: str, port: int, browser: bool = False, wait: bool = True) -> Any:
+    """Serve the page until Ctrl-C (or, without `wait`, in the background; then close() ends it). Temporary files go with it."""
+    import matplotlib.figure  # noqa: F401 (now, so that the first answer need not wait for it)
+
+    folder = tempfile.TemporaryDirectory(prefix="linverse-studio-")
+    os.environ["GRADIO_TEMP_DIR"] = folder.name
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    page = build(models, Path(folder.name) / "outbox")
+    page.temporary = folder  # removed with the page
+    page.launch(
+        server_name=host,
+        server_port=port,
+        inbrowser=browser,
+        share=False,
+        quiet=True,
+        prevent_thread_lock=True,
+        max_file_size=LARGEST_FILE,
+        state_session_capacity=200,
+        show_error=False,  # what we raise is shown all the same; what gradio or Python says may name files of the server
+        ssr_mode=False,
+        footer_links=["settings"],
+        theme=theme(),
+    )
+    if not wait:
+        return page
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # hosts end it so, and files shall go then, too
+    try:
+        page.block_thread()
+    finally:
+        page.close()
+        folder.cleanup()
+    return page
