@@ -493,3 +493,12 @@ def normalised_error(theta: Tensor, exact: DiagonalGaussian) -> float:
     y = x + cov.sample_noise(generator)
     error = model(y, cov) + constant - exact(y, cov)
     return float(error.square().mean().sqrt()) / math.prod(GAUSS_SHAPE)
+
+
+def test_images_that_are_far_off_do_not_outweigh_the_others() -> None:
+    x = torch.tensor([0.5, 2.0, 200.0], dtype=torch.float64, requires_grad=True)
+    expected = torch.tensor([0.5, 2.0, 2 * (1 + math.log(100.0))], dtype=torch.float64)
+    torch.testing.assert_close(losses.tamed(x, 2.0), expected)
+    torch.testing.assert_close(losses.tamed(x, None), x)
+    (slope,) = torch.autograd.grad(losses.tamed(x, 2.0).sum(), x)
+    torch.testing.assert_close(slope, torch.tensor([1.0, 1.0, 0.01], dtype=torch.float64))

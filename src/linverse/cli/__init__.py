@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 from linverse.cli.streams import patient_streams
 
@@ -23,6 +28,8 @@ COMMANDS = {
     "paper": "the whole paper, item by item, with a verdict on each claim",
 }
 
+EXPECTED = (MemoryError, ValueError, OSError, RuntimeError, FloatingPointError, ImportError)  # bad input, full disks
+
 
 def usage() -> str:
     """What `linverse --help` says."""
@@ -38,25 +45,46 @@ def usage() -> str:
     return "\n".join(lines)
 
 
+class Interruption:
+    """Whether Ctrl-C was pressed: the libraries that a command imports may catch it and fail over it with an error of their own."""
+
+    happened = False
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        self.happened = True
+        signal.default_int_handler(number, frame)
+
+
+@contextmanager
+def noticed_interruption() -> Iterator[Interruption]:
+    """Ctrl-C raises KeyboardInterrupt as ever, and is remembered."""
+    interruption = Interruption()
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if ours:
+        signal.signal(signal.SIGINT, interruption.note)
+    try:
+        yield interruption
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `linverse` script."""
     arguments = sys.argv[1:] if arguments is None else arguments
     name = arguments[0] if arguments else "--help"
-    with patient_streams(shown(name)):
+    with patient_streams(shown(name)), noticed_interruption() as interruption:
         try:
             run(name, arguments[1:])
-        except KeyboardInterrupt:
-            say(f"\nlinverse {shown(name)}: interrupted")
-            raise SystemExit(130) from None
-        except MemoryError as error:
-            say(f"linverse {name}: there is not enough memory for this{f': {error}' if str(error) else ''}")
-            raise SystemExit(1) from error
-        except (ValueError, OSError, RuntimeError, FloatingPointError, ImportError) as error:
-            say(f"linverse {name}: {error or type(error).__name__}")
-            raise SystemExit(1) from error
-        except Exception as error:
-            say(f"linverse {name}: {unexpected(error)}")
-            raise SystemExit(70) from error
+        except (Exception, KeyboardInterrupt) as error:
+            if interruption.happened or isinstance(error, KeyboardInterrupt):
+                say(f"\nlinverse {shown(name)}: interrupted")
+                raise SystemExit(130) from None
+            say(f"linverse {name}: {complaint(error)}")
+            raise SystemExit(1 if isinstance(error, EXPECTED) else 70) from error
 
 
 def run(name: str, rest: list[str]) -> None:
@@ -84,8 +112,12 @@ def shown(text: str) -> str:
     return text.encode("utf-8", errors="replace").decode()
 
 
-def unexpected(error: Exception) -> str:
-    """A mistake of ours, in one line; all of it where it is asked for."""
+def complaint(error: Exception) -> str:
+    """What went wrong, in one line; of a mistake of ours all, where it is asked for."""
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory for this{f': {error}' if str(error) else ''}"
+    if isinstance(error, EXPECTED):
+        return str(error) or type(error).__name__
     if os.environ.get("LINVERSE_TRACEBACK"):
         import traceback
 

@@ -57,6 +57,9 @@ class LossConfig:
     """of the network's own estimate of its squared errors, where it makes one"""
     learned_weight: float = 0.0
     """of the squared errors of the mean by pixel, counted against that estimate: errors in small holes are small, and count"""
+    outliers: float | None = None
+    """from which value on a term of one image counts by its logarithm; None: never. A network that has seen little of a kind of noise errs
+    by hundreds there, and its shortest way out is to fall silent everywhere"""
 
 
 @dataclass
@@ -101,6 +104,13 @@ def huber(x: Tensor, width: float | None) -> Tensor:
         return x.square()
     size = x.abs()
     return torch.where(size <= width, x.square(), width * (2 * size - width))
+
+
+def tamed(x: Tensor, most: float | None) -> Tensor:
+    """x up to `most`, then most·(1 + log x/most): the errors of images, of which few that are far too large shall not outweigh all others."""
+    if most is None:
+        return x
+    return torch.where(x <= most, x, most * (1 + (x.clamp_min(most) / most).log()))
 
 
 def variance_errors(scores: Scores, cov: Covariance, noise: Tensor) -> Tensor:
@@ -157,16 +167,19 @@ class DualLoss(nn.Module):
         """The scalar loss and its detached terms, averaged over the batch; `progress` is the share of training that is done."""
         scores = self.energy.scores([(part.noisy_coefficients(), part.cov) for part in parts], create_graph)
         terms = [self._terms(s, part) for s, part in zip(scores, parts, strict=True)]
-        size = sum(len(part.x) for part in parts)
-        named = {name: torch.cat([each[name] for each in terms]).sum() / size for name in terms[0]}
-        loss = named["relative_dsm"] + self.config.pixel_weight * named["pixels"]
-        loss = loss + self.config.learned_weight * named["learned_dsm"]
-        if self.config.objective == "dual":
-            loss = loss + self._cov_weight(parts[0].cov.dim) * named["csm"]
-            loss = loss + self._image_weight(progress) * named["image_csm"]
-            if self.config.variance_weight:
-                loss = loss + self.config.variance_weight * named["variance"]
-        return loss, {name: term.detach() for name, term in named.items()}
+        named = {name: torch.cat([each[name] for each in terms]) for name in terms[0]}
+        weights = self._weights(parts[0].cov.dim, progress)
+        counted = [weight * tamed(named[name], self.config.outliers).mean() for name, weight in weights.items()]
+        return torch.stack(counted).sum(), {name: term.detach().mean() for name, term in named.items()}
+
+    def _weights(self, dim: int, progress: float) -> dict[str, float]:
+        """What each term counts."""
+        config = self.config
+        weights = {"relative_dsm": 1.0, "pixels": config.pixel_weight, "learned_dsm": config.learned_weight}
+        if config.objective == "dual":
+            weights |= {"csm": self._cov_weight(dim), "image_csm": self._image_weight(progress)}
+            weights["variance"] = config.variance_weight
+        return {name: weight for name, weight in weights.items() if weight}
 
     def _image_weight(self, progress: float) -> float:
         first, last = self.config.image_weight, self.config.final_image_weight

@@ -212,17 +212,19 @@ PHOTOGRAPHS = TrainConfig(
     covariances=PHOTO_COVARIANCES,
     loss=replace(
         SMALL_LOSS,
+        cov_weight=0.1,
         image_weight=0.002,
         final_image_weight=0.03,
         image_outliers=5.0,
         variance_floor=0.1,
-        learned_weight=0.3,
+        learned_weight=0.1,
+        outliers=2.0,
     ),
-    optimiser=SMALL_OPTIMISER,
+    optimiser=replace(SMALL_OPTIMISER, warmup=50, ema=0.998),
     batch=32,
     crops=(48, 64, 96),
-    steps=20_000,
-    isotropic_first=300,
+    steps=3_000,
+    isotropic_first=150,
 )
 
 # --- CIFAR-10: 32×32 colour, the paper's families, the photographs' network and loss -----------------------------------------------
