@@ -17,7 +17,6 @@ from linverse.models.bases import CropSource, Source
 from linverse.models.losses import NoisyBatch
 from linverse.rng import keyed_generator
 from linverse.training.config import TrainConfig
-from linverse.training.covariances import ISOTROPIC
 
 
 @lru_cache(maxsize=4)
@@ -80,7 +79,7 @@ def training_parts(
     share = len(x) // processes
     rows = slice(rank * share, (rank + 1) * share)
     if step < config.isotropic_first:
-        config = replace(config, covariances=ISOTROPIC)
+        config = replace(config, covariances=config.covariances.isotropic_part())
     return draw_parts(config, x, generator, rows)
 
 

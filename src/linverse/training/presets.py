@@ -183,20 +183,21 @@ PHOTO_BACKBONE = UNetConfig(
 )
 PHOTO_COVARIANCES = Mixture(
     (
-        Component(0.25, Isotropic()),
-        Component(0.07, Boxes()),
-        Component(0.09, Strokes()),
-        Component(0.08, RandomPixelMasks()),
-        Component(0.06, Patches((1, 2, 4, 8, 16))),
-        Component(0.06, BayerPatterns()),
-        Component(0.08, GaussianBlurs(loudest=1.0)),
-        Component(0.08, GaussianBlurs(loudest=1.0, boundary="reflecting")),
-        Component(0.05, MotionBlurs()),
-        Component(0.05, DefocusBlurs()),
-        Component(0.03, SmoothSpectra()),
+        Component(0.15, Isotropic()),
+        Component(0.25, Isotropic(3e-5, 0.3)),  # where there is most to learn
+        Component(0.06, Boxes()),
+        Component(0.08, Strokes()),
+        Component(0.07, RandomPixelMasks()),
+        Component(0.04, Patches((1, 2, 4, 8, 16))),
+        Component(0.05, BayerPatterns()),
+        Component(0.06, GaussianBlurs(loudest=1.0)),
+        Component(0.06, GaussianBlurs(loudest=1.0, boundary="reflecting")),
+        Component(0.04, MotionBlurs()),
+        Component(0.04, DefocusBlurs()),
+        Component(0.02, SmoothSpectra()),
         Component(0.02, RandomKernels()),
-        Component(0.04, BoxSuperResolution(2)),
-        Component(0.04, BoxSuperResolution(4)),
+        Component(0.03, BoxSuperResolution(2)),
+        Component(0.03, BoxSuperResolution(4)),
     ),
     clamped=0.5,
 )
@@ -220,11 +221,11 @@ PHOTOGRAPHS = TrainConfig(
         learned_weight=0.1,
         outliers=2.0,
     ),
-    optimiser=replace(SMALL_OPTIMISER, warmup=50, ema=0.998),
+    optimiser=replace(SMALL_OPTIMISER, warmup=50, decay_share=0.65, ema=0.998),
     batch=32,
     crops=(48, 64, 96),
-    steps=3_000,
-    isotropic_first=150,
+    steps=3_200,
+    isotropic_first=1_200,
 )
 
 # --- CIFAR-10: 32×32 colour, the paper's families, the photographs' network and loss -----------------------------------------------

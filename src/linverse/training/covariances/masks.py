@@ -20,14 +20,20 @@ from linverse.training.covariances.interface import Shape, check_choice, check_e
 
 @dataclass(frozen=True)
 class Isotropic:
-    """λ·I in pixels."""
+    """λ·I in pixels, λ log-uniform between `faintest` and `loudest` (0: the model's own limits)."""
 
     kind: ClassVar[str] = "isotropic"
+    faintest: float = 0.0
+    loudest: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_ends("the variances of isotropic noise", self.faintest, self.loudest or math.inf)
 
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
     ) -> Covariance:
-        levels = log_uniform((n, 1, 1, 1), limits, generator).expand(n, 1, *shape[1:])
+        low, high = max(self.faintest, limits.minimum), min(self.loudest or math.inf, limits.maximum)
+        levels = log_uniform((n, 1, 1, 1), VarianceRange(low, high), generator).expand(n, 1, *shape[1:])
         return SpatialCovariance(levels.contiguous(), shape[0])
 
 

@@ -106,6 +106,11 @@ class Mixture:
         flat = torch.rand(shape, generator=generator) < self.isotropic
         return point.with_log_variance(torch.where(flat, log_uniform(shape, limits, generator), point.log_variance))
 
+    def isotropic_part(self) -> Mixture:
+        """Isotropic noise alone: as this mixture draws it, or at all levels where it draws none."""
+        parts = tuple(part for part in self.components if isinstance(part.distribution, Isotropic))
+        return Mixture(parts, path=0.0, isotropic=0.0) if parts else ISOTROPIC
+
     def bases(self, shape: Shape) -> tuple[str, ...]:
         """The bases that this mixture draws from."""
         limits = VarianceRange(1e-2, 1.0)
