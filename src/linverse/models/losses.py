@@ -107,7 +107,7 @@ def huber(x: Tensor, width: float | None) -> Tensor:
 
 
 def tamed(x: Tensor, most: float | None) -> Tensor:
-    """x up to `most`, then most·(1 + log x/most): the errors of images, of which few that are far too large shall not outweigh all others."""
+    """x up to `most`, then most·(1 + log x/most): few images that are far off shall not outweigh all others."""
     if most is None:
         return x
     return torch.where(x <= most, x, most * (1 + (x.clamp_min(most) / most).log()))
