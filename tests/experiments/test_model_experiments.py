@@ -534,6 +534,17 @@ def test_cache_are_known_by_what_they_were_made_from(tmp_path: Path) -> None:
     assert cache.get("box", {"seed": 0}, lambda: 8) == 7
 
 
+def test_a_flipped_byte_of_the_cache_is_never_another_number(tmp_path: Path) -> None:
+    cache, values = Cache.of("blind", tmp_path), torch.arange(300.0)
+    cache.get("box", {}, lambda: values)
+    (path,) = cache.folder.iterdir()
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 37):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        assert cache.get("box", {}, lambda: values).equal(values)
+        assert path.read_bytes() == whole  # made again
+
+
 def test_single_model_can_be_left_out(models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     SMALL["mmse"](monkeypatch)
     options = mmse.MmseOptions(models["model"], None, "digits")

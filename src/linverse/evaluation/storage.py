@@ -2,7 +2,8 @@
 
 DIR/configuration.json                     what all parts share; another evaluation is refused
 DIR/parts/TASK/METHOD/pair.json            settings, operator and network of the pair, likewise
-DIR/parts/TASK/METHOD/0003.json            one value per image and metric, evaluations, warnings; the last file of a unit: its mark
+DIR/parts/TASK/METHOD/0003.json            one value per image and metric, evaluations, warnings; the last file of a unit: its mark.
+                                           It holds the sha256 of the restorations, and its own: what was damaged since is refused
 DIR/parts/TASK/METHOD/0003.timing.json     seconds of solving, metrics and densities: apart, because only they differ from run to run
 DIR/parts/TASK/METHOD/0003.safetensors     the restorations, and their features for the Fréchet distance
 DIR/parts/TASK/METHOD/0003.error.json      instead, where the method failed; it is tried again next time
@@ -10,6 +11,7 @@ DIR/parts/TASK/METHOD/0003.error.json      instead, where the method failed; it 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -22,7 +24,7 @@ from linverse.evaluation.plan import Plan, Unit
 from linverse.files import make_folder, read_object, write_json, write_whole
 
 REMEDY = ": remove all files of that number beside it, and run the command again"
-RECORDED = {"images", "evaluations", "gradients", "values", "warnings"}
+OWN, TENSORS = "sha256", "sha256 of the restorations"
 OUTPUTS = ("results.json", "timings.json", "table.md", "table.csv")
 
 
@@ -46,7 +48,7 @@ class EvaluationFolder:
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         """Opens the folder, and refuses one that holds something else."""
-        self.folder, self.plan = folder, plan
+        self.folder = folder
         make_folder(folder)
         self._check_empty()
         self._agree(folder / "configuration.json", plan.configuration, f"{folder} holds another evaluation")
@@ -104,11 +106,11 @@ class EvaluationFolder:
         """All of a finished unit; `timing` says the seconds of what, `tensors` are its samples and features."""
         from safetensors.torch import save
 
-        write_whole(
-            self._file(unit, "safetensors"), save({name: value.contiguous() for name, value in tensors.items()})
-        )
+        content = save({name: value.contiguous() for name, value in tensors.items()})
+        write_whole(self._file(unit, "safetensors"), content)
         write_json(self._file(unit, "timing.json"), timing, 1)
-        write_json(self._file(unit, "json"), record, 1)
+        sealed = record | {TENSORS: hashlib.sha256(content).hexdigest()}
+        write_json(self._file(unit, "json"), sealed | {OWN: own_digest(sealed)}, 1)
         self._file(unit, "error.json").unlink(missing_ok=True)
 
     def save_error(self, unit: Unit, error: dict[str, Any]) -> None:
@@ -116,12 +118,8 @@ class EvaluationFolder:
 
     def record(self, unit: Unit) -> dict[str, Any]:
         path = self._file(unit, "json")
-        record, images = read_json(path), self.plan.batches[unit.batch]
-        values = record.get("values")
-        whole = isinstance(values, dict) and all(
-            _numbers(column, images.stop - images.start) for column in values.values()
-        )
-        if not whole or not record.keys() >= RECORDED:
+        record = read_json(path)
+        if record.pop(OWN, None) != own_digest(record):
             raise ValueError(f"{path} is damaged{REMEDY}")
         return record
 
@@ -133,17 +131,18 @@ class EvaluationFolder:
         return {name: float(value) for name, value in timing.items()}
 
     def tensors(self, unit: Unit) -> dict[str, Tensor]:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
+        from safetensors.torch import load
 
         path = self._file(unit, "safetensors")
-        try:
-            found = load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise ValueError(f"{path} cannot be read ({error}){REMEDY}") from error
-        if not {"samples", "features"} <= found.keys():
+        content = path.read_bytes() if path.exists() else b""
+        if hashlib.sha256(content).hexdigest() != self.record(unit)[TENSORS]:
             raise ValueError(f"{path} is damaged{REMEDY}")
-        return found
+        return load(content)
+
+
+def own_digest(record: dict[str, Any]) -> str:
+    """The sha256 of a record as its file holds it."""
+    return hashlib.sha256(json.dumps(record).encode()).hexdigest()
 
 
 def _numbers(values: Any, count: int) -> bool:

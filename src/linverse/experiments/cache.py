@@ -1,20 +1,19 @@
 """Finished parts of a long experiment, kept until its record is written: a run that was cut off goes on where it was.
 
 Each part is a file in DIR/NAME.cache, named by what it is and by a digest of what it was made from (settings, weights) and of the
-library's revision: a part of another run is never taken for this one's.
+library's revision: a part of another run is never taken for this one's. It begins with the sha256 of the rest: a part that was damaged is
+made again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
-from zipfile import BadZipFile
 
 import torch
 
@@ -23,6 +22,7 @@ from linverse.experiments.framework import revision
 from linverse.files import make_folder, write_whole
 
 T = TypeVar("T")
+HASH_BYTES = hashlib.sha256().digest_size
 
 
 def cache_folder(name: str, out: Path) -> Path:
@@ -45,16 +45,14 @@ class Cache:
         """The part of an earlier run, or a new one, which is kept."""
         text = json.dumps([linverse.__version__, revision(), made_from], sort_keys=True, default=str)
         path = self.folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.pt"
-        if path.exists():
-            try:
-                with torch.serialization.safe_globals(list(self.kinds)):
-                    kept: T = torch.load(path, weights_only=True)
-                return kept
-            except (OSError, EOFError, RuntimeError, BadZipFile, pickle.UnpicklingError):
-                path.unlink()  # broken: made again
+        content = path.read_bytes() if path.exists() else b""
+        if content[:HASH_BYTES] == hashlib.sha256(content[HASH_BYTES:]).digest():
+            with torch.serialization.safe_globals(list(self.kinds)):
+                kept: T = torch.load(BytesIO(content[HASH_BYTES:]), weights_only=True)
+            return kept
         made = make()
         make_folder(self.folder)
         buffer = BytesIO()
         torch.save(made, buffer)
-        write_whole(path, buffer.getvalue())
+        write_whole(path, hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue())
         return made
