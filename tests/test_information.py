@@ -9,7 +9,14 @@ import torch
 
 from linverse.analytic import DenseGaussian, DiagonalGaussian, GaussianScaleMixture
 from linverse.covariance import FourierCovariance, SpatialCovariance, VarianceRange
-from linverse.information import design, entropy, information_gain, mutual_information, next_coefficients
+from linverse.information import (
+    design,
+    entropy,
+    information_gain,
+    most_informative,
+    mutual_information,
+    next_coefficients,
+)
 from linverse.rng import keyed_generator
 
 LIMITS = VarianceRange(1e-8, 1e8)
@@ -109,6 +116,17 @@ def test_next_coefficients_given_a_measurement() -> None:
     variance = energy.posterior(y, cov).covariance[0].diagonal()
     assert tuple(places[0]) == divmod(int(variance.argmax()), 4)
     assert max(abs(places[0][0] - places[1][0]), abs(places[0][1] - places[1][1])) >= 2
+
+
+def test_no_place_is_named_twice_when_there_are_no_more() -> None:
+    variance = torch.rand(3, 1, 5, 5, generator=keyed_generator(10)).double()
+    assert most_informative(variance, 0.1, 1000).shape == (3, 25, 2)
+    for places in most_informative(variance, 0.1, 1000, spacing=2):
+        apart = (places[:, None] - places[None]).abs().amax(-1) + 5 * torch.eye(len(places), dtype=torch.long)
+        assert 4 <= len(places) <= 9
+        assert int(apart.min()) >= 2
+    with pytest.raises(ValueError, match="at least 1; got -1"):
+        most_informative(variance, 0.1, -1)
 
 
 def test_gain_and_errors() -> None:

@@ -83,9 +83,12 @@ def next_coefficients(energy: Energy, y: Tensor, cov: Covariance, sigma: float, 
 
 
 def most_informative(variance: Tensor, sigma: float, count: int, spacing: int = 1) -> Tensor:
-    """The same from posterior variances [B, C, H, W] that are known already (`post.std() ** 2`)."""
+    """The same from posterior variances [B, C, H, W] that are known already (`post.std() ** 2`); fewer where no more are so far apart."""
+    if count < 1 or spacing < 1:
+        raise ValueError(f"count and spacing are at least 1; got {count} and {spacing}")
     gain = information_gain(variance.mean(dim=1), sigma)
-    return torch.stack([_top(image, count, spacing) for image in gain])
+    places = [_top(image, count, spacing) for image in gain]
+    return torch.stack([each[: min(map(len, places))] for each in places])
 
 
 def _mark(log_variance: Tensor, places: Tensor, sigma: float) -> Tensor:
@@ -126,10 +129,10 @@ def design(
 
 
 def _top(gain: Tensor, count: int, spacing: int) -> Tensor:
-    """Places [count, 2] of the largest gains [H, W], none within `spacing` of another."""
+    """Places [count, 2] of the largest gains [H, W], none within `spacing` of another; fewer where there are no more."""
     rows, columns = torch.arange(gain.shape[0])[:, None], torch.arange(gain.shape[1])[None, :]
-    out = []
-    for _ in range(count):
+    out: list[tuple[int, int]] = []
+    while len(out) < count and bool((gain > -math.inf).any()):
         index = int(gain.argmax())
         row, column = index // gain.shape[1], index % gain.shape[1]
         out.append((row, column))

@@ -206,6 +206,24 @@ def test_a_forged_record_does_not_delete_through_links(tmp_path: Path) -> None:
     assert [path.name for path in precious.iterdir()] == ["file"]
 
 
+# --- numbers and names -----------------------------------------------------------------------------------------------------------------
+
+
+def test_pixels_to_measure_next_are_at_most_all(tmp_path: Path) -> None:
+    make_files(tmp_path)
+    words = ["restore", "good.png", "--task", "box", "--model", str(saved_model()), "--samples", "0", "--resize"]
+    assert "--measure-next is a number of pixels" in one_line([*words, "--measure-next=-1"], tmp_path)
+    code, _, complained = typed([*words, "--measure-next=1000000", "--out=all"], tmp_path)
+    assert code == 0, complained
+    places = json.loads((tmp_path / "all" / "result.json").read_text())["measure_next"]
+    assert len({tuple(place) for place in places}) == len(places) > 3
+
+
+def test_a_folder_without_a_model_has_no_card(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "empty has no model.safetensors, config.json, manifest.json" in one_line(["info", "empty"], tmp_path)
+
+
 # --- evaluation ----------------------------------------------------------------------------------------------------------------------
 
 

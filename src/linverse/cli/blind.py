@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from rich.console import Console
 
-from linverse.cli.parsing import parse
+from linverse.cli.parsing import DeviceOption, ModelOption, parse
 from linverse.report.console import note, plain_warnings
 
 if TYPE_CHECKING:
@@ -64,12 +64,8 @@ class BlindOptions:
     """where to look for sigma (noise, noise-box), std (gaussian-blur) or length (line-blur); it is refined from there"""
     simulate: Annotated[str | None, tyro.conf.arg(metavar="NAME=VALUE,…", help_behavior_hint="")] = None
     """the picture is clean: degrade it first with these parameters, as in sigma=0.2 or angle=30,length=7"""
-    model: Annotated[
-        str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: photographs, or photographs-grey)")
-    ] = None
-    """a bundled name, a folder, or an id of the hub"""
-    device: str = "cpu"
-    """where the network runs: cpu, cuda, mps"""
+    model: ModelOption = None
+    device: DeviceOption = "cpu"
     seed: int = 0
     """of all that is random"""
     resize: bool = False

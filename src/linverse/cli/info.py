@@ -9,7 +9,7 @@ import tyro
 from rich.console import Console
 
 from linverse.files import read_object
-from linverse.files.saving import CARD, CONFIG, ModelFileError
+from linverse.files.saving import CARD, CONFIG, ModelFileError, check_manifest
 from linverse.report.card import show_card
 from linverse.store.card import Card
 from linverse.store.hub import bundled, find_model
@@ -32,5 +32,6 @@ def main(arguments: list[str]) -> None:
         console.print("bundled models: " + (", ".join(names) if names else "none yet; `linverse train` makes one"))
         return
     folder = find_model(options.model)
+    check_manifest(folder)
     content = (folder / CARD).read_bytes() if (folder / CARD).is_file() else b'{"name": ""}'
     show_card(console, read_object(folder / CONFIG, ModelFileError), Card.decode(content))

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from rich.console import Console
 
-from linverse.cli.parsing import parse
+from linverse.cli.parsing import DeviceOption, ModelOption, parse
 from linverse.report.console import note, plain_warnings
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from linverse.data.picture import Picture
     from linverse.models.energies.learned import LearnedEnergy
     from linverse.question import Damage, Question
     from linverse.restoration import Restoration
@@ -60,24 +61,25 @@ class RestoreOptions:
     """find the noise level, and with --task gauss the width of the blur, from the picture itself"""
     simulate: bool = False
     """the picture is clean: degrade it first, and compare with it"""
-    model: Annotated[
-        str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: photographs, or photographs-grey)")
-    ] = None
-    """a bundled name, a folder, or an id of the hub"""
-    device: str = "cpu"
-    """where the network runs: cpu, cuda, mps"""
+    model: ModelOption = None
+    device: DeviceOption = "cpu"
     samples: int = 8
     """how many posterior samples to draw (0: only the one-shot mean and standard deviation)"""
     steps: int = 50
     """network evaluations per sample"""
     measure_next: int = 0
-    """name so many pixels that would tell the most if they were measured next, at least two pixels apart"""
+    """name so many pixels (or all there are) that would tell the most if they were measured next, at least two pixels apart"""
     seed: int = 0
     """of all that is random"""
     resize: bool = False
     """scale and crop a picture of another size than the model's, and a mask of another size than the picture's"""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: IMAGE-restored)")] = None
     """folder for the results; several pictures get folders of their own in it"""
+
+    @property
+    def task_name(self) -> str:
+        """The task without its options."""
+        return (self.task or "denoise").partition(":")[0]
 
 
 def main(arguments: list[str]) -> None:
@@ -102,13 +104,11 @@ def check(options: RestoreOptions) -> None:
     ):
         both = "both" if options.task else "neither"
         raise ValueError(f"say how the picture was degraded by --task NAME, by --mask FILE or by --auto; got {both}")
-    if options.auto and (
-        options.mask is not None or (options.task or "denoise").partition(":")[0] not in ("denoise", "gauss")
-    ):
+    if options.auto and (options.mask is not None or options.task_name not in ("denoise", "gauss")):
         raise ValueError(
             "--auto finds noise (--task denoise) and Gaussian blurs (--task gauss); give --sigma for all else"
         )
-    if (name := (options.task or "").partition(":")[0]) in SCANNED:
+    if (name := options.task_name) in SCANNED:
         raise ValueError(
             f"the data of {name} are no picture: `linverse evaluate --task {name}` simulates them, lv.Posterior takes yours"
         )
@@ -116,6 +116,8 @@ def check(options: RestoreOptions) -> None:
         raise ValueError("--auto looks for the noise level: --sigma cannot be given")
     if options.samples < 0 or options.steps < 1:
         raise ValueError(f"--samples is at least 0 and --steps at least 1; got {options.samples} and {options.steps}")
+    if options.measure_next < 0:
+        raise ValueError(f"--measure-next is a number of pixels, at least 0; got {options.measure_next}")
     if options.samples > MOST_SAMPLES:
         raise ValueError(
             f"--samples is at most {MOST_SAMPLES}, a picture each; got {options.samples}. The library draws more"
@@ -137,26 +139,16 @@ def run(options: RestoreOptions, image: Path, console: Console, loaded: dict[str
     from linverse.report.output import OutputFolder
     from linverse.report.restoration import planned_files, show, write_one_shot, write_rest
     from linverse.restoration import add_samples, one_shot
-    from linverse.store.choice import model_for
-    from linverse.store.hub import load
 
     started = time.monotonic()
     tell = partial(note, console)
     picture = read_told(image, tell)
-    mosaic = (options.task or "").partition(":")[0] == "demosaic"
-    name = options.model or model_for(3 if mosaic else picture.channels)
-    energy = loaded.setdefault(name, load(name, options.device) if name not in loaded else loaded[name])
-    folder = results_folder(options, image)
-    out = OutputFolder(folder, "linverse restore", planned_files(options.samples))
+    name, energy = chosen_model(options, picture, loaded)
+    out = OutputFolder(results_folder(options, image), "linverse restore", planned_files(options.samples))
+    described = damage(options)
     with ProgressBars(console) as progress:
         question = ask(
-            energy,
-            picture,
-            damage(options),
-            resize=options.resize,
-            seed=options.seed,
-            tell=tell,
-            progress=progress,
+            energy, picture, described, resize=options.resize, seed=options.seed, tell=tell, progress=progress
         )
     posterior = Posterior(energy, question.measurement.to(options.device), check=False)
     result = one_shot(posterior, question.truth)
@@ -174,6 +166,19 @@ def run(options: RestoreOptions, image: Path, console: Console, loaded: dict[str
     if not result.completed:
         note(console, f"interrupted: {out.folder} holds what there was")
         raise SystemExit(130)
+
+
+def chosen_model(
+    options: RestoreOptions, picture: Picture, loaded: dict[str, LearnedEnergy]
+) -> tuple[str, LearnedEnergy]:
+    """The model that was named, or that of the picture's channels; each is loaded once for all pictures."""
+    from linverse.store.choice import model_for
+    from linverse.store.hub import load
+
+    name = options.model or model_for(3 if options.task_name == "demosaic" else picture.channels)
+    if name not in loaded:
+        loaded[name] = load(name, options.device)
+    return name, loaded[name]
 
 
 def results_folder(options: RestoreOptions, image: Path) -> Path:

@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from linverse.cli.parsing import parse
+from linverse.cli.parsing import DeviceOption, ModelOption, parse
 from linverse.report.console import note, plain_warnings
 
 HELP = """How probable are these pictures under a model? Log-densities in nats and bits/dim, sorted, with a gallery.
@@ -33,12 +33,8 @@ class ScoreOptions:
 
     images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE …")]
     """pictures, or folders of them"""
-    model: Annotated[
-        str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: photographs, or photographs-grey)")
-    ] = None
-    """a bundled name, a folder, or an id of the hub"""
-    device: str = "cpu"
-    """where the network runs: cpu, cuda, mps"""
+    model: ModelOption = None
+    device: DeviceOption = "cpu"
     seed: int = 0
     """of the noise N(0, λ_min), which is the same for all pictures"""
     resize: bool = False

@@ -31,6 +31,7 @@ from linverse.rng import keyed_generator, normal_like
 STANDARD_METRICS = ("PSNR", "SSIM", "LPIPS-Alex", "DISTS")
 FEATURES = ("auto", "vgg16", "alexnet", "pixels")
 LEAST_SAMPLES = 19  # whose least and greatest bound an interval of 90 %
+MOST_SAMPLES = 10_000  # of one image, solved at once
 FLOOR_FACTOR = 10.0  # the audit measures with σ² at least so many times λ_min (mathematics §3)
 
 
@@ -48,15 +49,14 @@ class EvaluationSetting:
     seed: int = 0
     metrics: tuple[str, ...] = field(default_factory=standard_metrics)
     features: str = "auto"  # of the Fréchet distance: one of FEATURES, or "package.module:function"
-    coverage: int = (
-        0  # samples of each of the first `coverage_images` images, for the coverage of 90 % intervals; 0: none
-    )
+    coverage: int = 0  # samples of each of the first `coverage_images` images, for that of 90 % intervals; 0: none
     coverage_images: int = 8
 
     def __post_init__(self) -> None:
-        if self.coverage and self.coverage < LEAST_SAMPLES:
+        if self.coverage and not LEAST_SAMPLES <= self.coverage <= MOST_SAMPLES:
             raise ValueError(
-                f"the coverage of 90 % intervals takes {LEAST_SAMPLES} samples or more; got {self.coverage} (0: none)"
+                f"the coverage of 90 % intervals takes {LEAST_SAMPLES} samples or more, at most {MOST_SAMPLES:,}; "
+                f"got {self.coverage} (0: none)"
             )
         if self.coverage_images < 1:
             raise ValueError(f"coverage is that of at least one image; got {self.coverage_images}")
