@@ -169,7 +169,8 @@ class DualLoss(nn.Module):
         terms = [self._terms(s, part) for s, part in zip(scores, parts, strict=True)]
         named = {name: torch.cat([each[name] for each in terms]) for name in terms[0]}
         weights = self._weights(parts[0].cov.dim, progress)
-        counted = [weight * tamed(named[name], self.config.outliers).mean() for name, weight in weights.items()]
+        most = dict.fromkeys(weights, self.config.outliers) | {"image_csm": None}  # which has a rule of its own
+        counted = [weight * tamed(named[name], most[name]).mean() for name, weight in weights.items()]
         return torch.stack(counted).sum(), {name: term.detach().mean() for name, term in named.items()}
 
     def _weights(self, dim: int, progress: float) -> dict[str, float]:
