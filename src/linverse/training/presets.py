@@ -224,7 +224,7 @@ PHOTOGRAPHS = TrainConfig(
     optimiser=replace(SMALL_OPTIMISER, warmup=50, decay_share=0.65, ema=0.998),
     batch=32,
     crops=(48, 64, 96),
-    steps=3_200,
+    steps=2_400,
     isotropic_first=1_200,
 )
 
@@ -312,7 +312,9 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
                     c for c in PHOTO_COVARIANCES.components if not isinstance(c.distribution, BayerPatterns)
                 ),
             ),
-            steps=5_000,
+            optimiser=replace(PHOTOGRAPHS.optimiser, rate=1.5e-3, muon_rate=0.01, decay_share=0.8, ema=0.99),
+            isotropic_first=0,  # what that teaches comes with the colour model
+            steps=600,
         ),
     ),
     "cifar10": ("32×32 colour images: the paper's covariances", CIFAR),
