@@ -96,9 +96,9 @@ def test_a_visit(page: Any, tmp_path: Path) -> None:
     page.get_by_text("28×28, grey, 8 bits").wait_for()
     few(page, 2, 4)
 
-    # paint a stroke, and restore what it covers
-    choose(page, "kind", "painted: what I painted over is missing")
+    # paint a stroke, which says that what it covers is missing, and restore that
     stroke(page)
+    page.wait_for_function("document.querySelector('#kind input').value.startsWith('painted')")
     page.click("#restore")
     page.locator("#samples img").nth(1).wait_for()
     page.wait_for_selector("#download:not([disabled])")
@@ -120,6 +120,18 @@ def test_a_visit(page: Any, tmp_path: Path) -> None:
     page.get_by_label("column", exact=True).fill("9")
     page.click("#look")
     page.get_by_text("row 14, column 9").first.wait_for()
+
+
+def test_the_page_opens_with_an_example(browser: Any, server: Server) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 1600})
+    visitor = context.new_page()
+    visitor.set_default_timeout(WAIT)
+    visitor.goto(server.address)
+    visitor.get_by_text("mnist-1.png: 28×28, grey, 8 bits").wait_for()
+    assert not visitor.locator("#mean").is_visible()  # no empty frames before there is an answer
+    visitor.click("#restore")
+    visitor.locator("#mean img").wait_for()
+    context.close()
 
 
 def test_stop_ends_the_samples(page: Any) -> None:
@@ -179,7 +191,7 @@ def test_dark_and_light_follow_the_visitor(page: Any) -> None:
 
 def test_it_fits_a_phone(page: Any) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
-    for tab in ("Restore", "Blind", "Path"):
+    for tab in ("Restore", "Blind", "Path", "Compare", "Model card"):
         page.get_by_role("tab", name=tab).click()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
     page.set_viewport_size({"width": 1280, "height": 1600})

@@ -123,10 +123,28 @@ def test_blind_follows_picture_and_brush_only_while_it_is_looked_at(studio) -> N
     assert "sigma = 0." in words
 
 
+def test_only_a_simulation_asks_how_strong_it_shall_be(studio) -> None:
+    for manner, asked in ((callbacks.MANNERS[0], True), (callbacks.MANNERS[1], False)):
+        first, second = studio.parameters("line-blur", manner)
+        assert (first["visible"], second["visible"]) == (asked, asked)
+    assert studio.parameters("noise", callbacks.MANNERS[0])[1]["visible"] is False
+
+
 def test_another_model_brings_its_card_and_its_examples(studio) -> None:
-    examples, card, _, _ = studio.choose_model("fashion-mnist", None)
+    digit = studio.take_example("mnist 2", "mnist")[0]
+    examples, card, picture, _, words = studio.choose_model("fashion-mnist", digit, "mnist 2")
     assert "fashion-mnist 1" in examples["choices"]
     assert card.lstrip().startswith("# fashion-mnist")
+    assert (examples["value"], picture.name) == ("fashion-mnist 1", "fashion-mnist-1.png")
+    assert "fashion-mnist-1.png: 28×28, grey" in words
+
+
+def test_another_model_takes_the_picture_that_was_uploaded(studio) -> None:
+    mine = lv.Picture(torch.rand(1, 1, 28, 28), "mine.png", depth=8)
+    examples, _, picture, _, words = studio.choose_model("fashion-mnist", mine)
+    assert examples["value"] is None
+    assert picture is mine
+    assert "mine.png" in words
 
 
 def test_photographs_are_offered_first_as_soon_as_they_are_bundled(tmp_path) -> None:
@@ -143,11 +161,17 @@ def test_photographs_are_offered_first_as_soon_as_they_are_bundled(tmp_path) -> 
 
 
 def test_a_kind_shows_its_own_option(studio) -> None:
-    strength, sigma = studio.choose("Gaussian blur")
+    strength, sigma, _ = studio.choose("Gaussian blur")
     assert (strength["visible"], sigma["value"]) == (True, 0.01)
     assert "width of the blur" in strength["label"]
-    strength, sigma = studio.choose("noise, find its level (auto)")
-    assert (strength["visible"], sigma["visible"]) == (False, False)
+    strength, sigma, manner = studio.choose("noise, find its level (auto)")
+    assert (strength["visible"], sigma["visible"], manner) == (False, False, callbacks.MANNERS[1])
+
+
+def test_who_paints_says_that_something_is_missing(studio) -> None:
+    assert studio.paint(painted(), "Gaussian blur") == PAINTED
+    assert studio.paint({"layers": []}, "Gaussian blur") == gr.skip()
+    assert studio.paint(painted(), PAINTED) == gr.skip()
 
 
 def test_an_uploaded_file_is_read_by_linverse_with_all_its_bits(studio, tmp_path) -> None:

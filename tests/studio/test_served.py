@@ -126,7 +126,7 @@ def test_two_hundred_hostile_uploads_get_words_and_leave_nothing(server: Server,
             reply = visitor.take(name, content, "mnist", mime)
             if reply.error is None:
                 taken += 1
-                assert "Picture(" in reply.outputs[2], name
+                assert re.search("grey|colour|channels", reply.outputs[2]), name
                 assert not re.search(r"<(script|img)\b", reply.outputs[2]), name
             else:
                 refused += 1

@@ -15,6 +15,7 @@ from linverse.blind import FAMILIES
 from linverse.data.mask_files import resized_mask
 from linverse.data.picture import Picture
 from linverse.data.pictures import fitted
+from linverse.measurement import Measurement
 from linverse.progress import Progress
 from linverse.question import Question, ask
 from linverse.report.blind import blind_figure, estimate_text
@@ -23,20 +24,13 @@ from linverse.report.marginal import marginal_figure, marginal_words
 from linverse.report.restoration import seen_picture
 from linverse.restoration import Restoration, pixel_marginal
 from linverse.studio import markup, work
-from linverse.studio.kinds import KINDS, damage_of
+from linverse.studio.kinds import KINDS, PAINTED, damage_of
 from linverse.studio.models import Models, StudioModel
 from linverse.studio.pack import script, zip_bytes
 from linverse.studio.uploads import MOST_PIXELS, open_picture
 from linverse.studio.visitors import Answer, Visitors
 
 MANNERS = ["simulate on a clean picture", "this is the damaged picture"]
-REDRAWN = (
-    0,
-    4,
-    8,
-    16,
-    32,
-)  # samples at which the map of errors is drawn again: a figure takes longer than a small sample
 USUAL = {"sigma": 0.2, "std": 1.0, "side": 10, "angle": 30, "length": 5}  # for simulations
 
 
@@ -81,13 +75,18 @@ def clicked_patches(text: str) -> list[int]:
     return numbers
 
 
-def shown_before(result: Restoration) -> Tensor:
-    """What was measured, in the size of the answer."""
-    seen = seen_picture(result.measurement)
-    size = tuple(result.mean.shape[1:])
+def shown_before(measurement: Measurement, answer: Tensor) -> Tensor:
+    """What was measured, in the size of an answer [C, H, W] (itself, where the data are no picture)."""
+    seen = seen_picture(measurement)
+    size = tuple(answer.shape[1:])
     if seen.ndim != 3 or tuple(seen.shape[1:]) == size:
-        return seen if seen.ndim == 3 else result.mean
+        return seen if seen.ndim == 3 else answer
     return torch.nn.functional.interpolate(seen[None], size=size, mode="nearest")[0]
+
+
+def described(picture: Picture) -> str:
+    """`two.png: 28×28, grey, 8 bits`."""
+    return repr(picture).removeprefix("Picture(").removesuffix(")")
 
 
 def in_bar(bar: gr.Progress) -> Progress:
@@ -104,9 +103,9 @@ class Studio:
     # --- model and picture ---------------------------------------------------------------------------------------------------
 
     def take(self, path: str | None, model: str) -> tuple[Any, ...]:
-        """A picture that was uploaded or pasted: itself, in the editor, in words, and the model that takes it."""
+        """A picture that was uploaded or pasted: itself, in the editor, in words, the model that takes it, and no example."""
         if path is None:
-            return gr.skip(), gr.skip(), gr.skip(), gr.skip()
+            return (gr.skip(),) * 5
         told: list[str] = []
         with clear_words():
             try:
@@ -115,7 +114,7 @@ class Studio:
                 Path(path).unlink(missing_ok=True)  # gradio keeps it in its temporary folder
                 raise
             fitting = self.models.fitting(model, picture)
-            return (*self._taken(picture, self.models.get(fitting), told), fitting)
+            return (*self._taken(picture, self.models.get(fitting), told), fitting, None)
 
     def take_example(self, name: str | None, model: str) -> tuple[Any, ...]:
         """A bundled one; an upload that was shown goes."""
@@ -131,22 +130,32 @@ class Studio:
             told.append(
                 "grey as three equal colours: this model takes their noise for independent, and is too sure of a damaged picture"
             )
-        return picture, markup.picture(shown.pixels[0]), markup.notes([repr(picture), *told])
+        return picture, markup.picture(shown.pixels[0]), markup.notes([described(picture), *told])
 
-    def choose_model(self, name: str, picture: Picture | None) -> tuple[Any, ...]:
-        """Another model: its examples, its card, and the picture as it takes it."""
+    def first_example(self, model: StudioModel) -> tuple[str, Picture, Any, str]:
+        """What a visitor sees before they have chosen anything: its name, itself, in the editor, in words."""
+        name, picture = next(iter(model.examples().items()))
+        return name, *self._taken(picture, model, [])
+
+    def choose_model(self, name: str, picture: Picture | None, example: str | None = None) -> tuple[Any, ...]:
+        """Another model: its examples, its card, and the picture as it takes it; in place of an example one of its own."""
         with clear_words():
             model = self.models.get(name)
-            choices = gr.update(choices=list(model.examples()), value=None)
-            if picture is None:
-                return choices, model.card(), gr.skip(), gr.skip()
-            return (choices, model.card(), *self._taken(picture, model, [])[1:])
+            choices = list(model.examples())
+            if picture is None or example is not None:
+                chosen, *taken = self.first_example(model)
+                return gr.update(choices=choices, value=chosen), model.card(), *taken
+            return gr.update(choices=choices, value=None), model.card(), *self._taken(picture, model, [])
 
-    def choose(self, kind: str) -> tuple[Any, Any]:
-        """The controls that a kind of damage has."""
+    def choose(self, kind: str) -> tuple[Any, Any, Any]:
+        """The controls that a kind of damage has; what is to be found out is asked of a damaged picture."""
         what = KINDS[kind]
         strength = gr.update(visible=what.option is not None, label=what.words, value=what.default)
-        return strength, gr.update(value=what.sigma, visible=not what.auto)
+        return strength, gr.update(value=what.sigma, visible=not what.auto), MANNERS[1] if what.auto else gr.skip()
+
+    def paint(self, painted: Any, kind: str) -> Any:
+        """Who paints says that something is missing."""
+        return gr.skip() if kind == PAINTED or mask_of(painted) is None else PAINTED
 
     def _question(
         self, model: StudioModel, picture: Picture | None, controls: tuple[Any, ...], progress: Progress
@@ -188,7 +197,8 @@ class Studio:
         request: gr.Request,
         bar: gr.Progress = gr.Progress(),  # noqa: B008 (gradio finds it by its default)
     ) -> Iterator[tuple[Any, ...]]:
-        """Answers as they come: status, before and after, mean, error map, samples, code, and whether there is something to download."""
+        """Answers as they come: status, before and after, mean, error map, samples, code, whether there is something to download, and all
+        of it in sight."""
         visitor = request.session_hash or ""
         with clear_words():
             progress = self._watched(request, bar)
@@ -200,16 +210,19 @@ class Studio:
                 answer = Answer(question, result, model, **settings)
                 self.visitors.keep(visitor, answer)
                 shown = self._shown(result, [*told, *notes])
-                yield (*shown, gr.skip(), gr.update(interactive=False))
+                yield (*shown, gr.skip(), gr.update(interactive=False), gr.update(visible=True))
             assert answer is not None
-            yield (*shown, script(answer), gr.update(interactive=True))
+            yield (*shown, script(answer), gr.update(interactive=True), gr.skip())
 
     def _shown(self, result: Restoration, notes: list[str]) -> tuple[Any, ...]:
-        words = [f"log p(y) = {result.evidence:.1f} nats; mean: {result.mean_from}; std: {result.std_from}", *notes]
+        words = [
+            f"Mean: {result.mean_from}; expected error: {result.std_from}; evidence log p(y) = {result.evidence:.1f} nats",
+            *notes,
+        ]
         if result.psnr is not None:
-            words.insert(1, f"PSNR of the mean: {result.psnr:.1f} dB (the truth is known)")
+            words.insert(0, f"PSNR of the mean: {result.psnr:.1f} dB (the truth is known)")
         mean = markup.picture(result.mean)
-        before = markup.picture(shown_before(result))
+        before = markup.picture(shown_before(result.measurement, result.mean))
         return markup.notes(words), (before, mean), mean, markup.error_maps(result), markup.samples(result)
 
     def pack(self, request: gr.Request) -> str:
@@ -256,12 +269,12 @@ class Studio:
 
     # --- blind ---------------------------------------------------------------------------------------------------------------
 
-    def parameters(self, family: str) -> tuple[Any, Any]:
-        """The fields of a family's parameters, for a simulation."""
-        axes = FAMILIES[family].axes((28, 28))
-        names = [f"{axis.name} {axis.unit}".strip() for axis in axes] + [""]
-        return gr.update(label=names[0], value=USUAL[axes[0].name]), gr.update(
-            label=names[1], visible=len(axes) > 1, value=USUAL[axes[-1].name]
+    def parameters(self, family: str, manner: str) -> tuple[Any, Any]:
+        """The fields of a family's parameters, for a simulation; a damaged picture has its own."""
+        axes, simulated = FAMILIES[family].axes((28, 28)), manner == MANNERS[0]
+        names = [f"{axis.name} {axis.unit}".strip() + " of the simulation" for axis in axes] + [""]
+        return gr.update(label=names[0], visible=simulated, value=USUAL[axes[0].name]), gr.update(
+            label=names[1], visible=simulated and len(axes) > 1, value=USUAL[axes[-1].name]
         )
 
     def blind(
@@ -380,7 +393,9 @@ class Studio:
             told += work.extrapolation(chosen, question)
             film = work.filmed(chosen, question, path, progress=progress, **settings)
             words = f"{film.path.steps} steps: the sample, its mean so far, and how much noise each coefficient still has (bright: much)"
-            return markup.img(film_bytes(film), words, "gif") + markup.notes([words, work.PATHS[path], *told])
+            return markup.img(film_bytes(film), words, "gif", usual=markup.FILM) + markup.notes(
+                [words, work.PATHS[path], *told]
+            )
 
     # --- compare -------------------------------------------------------------------------------------------------------------
 
@@ -408,4 +423,6 @@ class Studio:
             settings: Any = {"steps": int(steps), "seed": int(seed), "progress": progress}
             told += work.extrapolation(chosen, question)
             found = [work.compared(chosen, question, name, **settings) for name in (first, second)]
-            return markup.comparison(found) + markup.notes(told)
+            known = [("measurement", shown_before(question.measurement, found[0].image))]
+            known += [("truth", question.truth)] if question.truth is not None else []
+            return markup.comparison(found, known) + markup.notes(told)

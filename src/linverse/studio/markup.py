@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SIDE = 336  # a small picture is shown at least about so wide
 THUMBNAIL = 112
+FILM = 760  # three pictures side by side
 
 
 def scale_for(image: Tensor, side: int = SIDE) -> int:
@@ -34,10 +35,14 @@ def picture(image: Tensor, side: int = SIDE) -> Any:
     return enlarged(as_colour(image), scale_for(image, side))
 
 
-def img(content: bytes, alt: str, kind: str = "png", least: int = 0) -> str:
-    """A picture inside of the page itself: nothing is fetched, nothing is left in a file. `least` pixels wide, else it is scrolled."""
+def img(content: bytes, alt: str, kind: str = "png", least: int = 0, usual: int = 0) -> str:
+    """A picture inside of the page itself: nothing is fetched, nothing is left in a file.
+
+    `least` pixels wide, else it is scrolled; `usual` ones where there is room, with square pixels.
+    """
     data = base64.b64encode(content).decode()
     width = f"max-width:max(100%,{least}px);min-width:{least}px"
+    width += f";width:{usual}px;image-rendering:pixelated" if usual else ""
     return f'<img alt="{html.escape(alt, quote=True)}" src="data:image/{kind};base64,{data}" style="{width}">'
 
 
@@ -127,12 +132,13 @@ def order_board(image: Tensor, clicked: list[int], patches: int) -> Any:
     return np.asarray(board)
 
 
-def comparison(found: list[Compared]) -> str:
-    """Pictures in a row, and a table of costs and metrics."""
+def comparison(found: list[Compared], known: Sequence[tuple[str, Tensor]] = ()) -> str:
+    """Pictures in a row, those that are known (measurement, truth) first, and a table of costs and metrics."""
     cells = []
-    for one in found:
-        content = png_bytes(one.image, scale_for(one.image, 224))
-        cells.append(captioned(img(content, f"restored by {one.name}"), one.name, 224))
+    shown = [(name, image, name) for name, image in known]
+    for name, image, words in [*shown, *((one.name, one.image, f"restored by {one.name}") for one in found)]:
+        content = png_bytes(image, scale_for(image, 224))
+        cells.append(captioned(img(content, words), name, 224))
     names = list(found[0].metrics)
     rows = [
         (one.name, str(one.evaluations), f"{one.seconds:.1f}", *(f"{one.metrics[name]:.3f}" for name in names))

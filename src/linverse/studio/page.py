@@ -14,7 +14,7 @@ from typing import Any
 import gradio as gr
 
 from linverse.blind import FAMILIES
-from linverse.studio import work
+from linverse.studio import markup, work
 from linverse.studio.callbacks import MANNERS, Studio
 from linverse.studio.kinds import KINDS
 from linverse.studio.models import Models
@@ -23,6 +23,11 @@ QUEUE = 64  # visitors that wait
 LARGEST_FILE = "30mb"
 FONTS = ["system-ui", "sans-serif"]  # the visitor's own: none is fetched
 FETCH = "() => setTimeout(() => document.querySelector('#packed').click(), 300)"  # a zip file is made only when it is asked for
+STYLE = """
+#mean button, #mean .image-frame, #mean img { width: 100% !important; height: auto !important; }
+@media (max-width: 640px) { .tab-container > button { padding: 0 7px; } }
+"""  # the mean as large as the slider beside it; all tabs in sight on a phone
+HINT = "Press Restore: the answer of one evaluation comes at once, then samples, one by one, until Stop."
 CREDIT = "Nothing that you upload is kept; no other server is asked."
 
 
@@ -61,19 +66,20 @@ def build(models: Models, folder: Path) -> Any:
         gr.Markdown(
             f"# linverse studio\nWhat a damaged picture was, how sure we are, what else it could have been. {CREDIT}"
         )
-        picture, looking = gr.State(None, time_to_live=3600), gr.State(False)
+        named, begun, editable, said = studio.first_example(first)
+        picture, looking = gr.State(begun, time_to_live=3600), gr.State(False)
         with gr.Row():
             with gr.Column(min_width=300):
                 model = gr.Dropdown(models.names, value=first.name, label="Model", elem_id="model")
-                upload = upload_of(label="Your picture: drop, choose or paste it", height=180, elem_id="upload")
-                example = gr.Dropdown(list(first.examples()), value=None, label="… or an example", elem_id="example")
-                about = gr.HTML()
+                upload = upload_of(label="Your picture: drop, choose or paste it", height=220, elem_id="upload")
+                example = gr.Dropdown(list(first.examples()), value=named, label="… or an example", elem_id="example")
+                about = gr.HTML(said)
                 manner = gr.Radio(MANNERS, value=MANNERS[0], label="Which picture is it?", elem_id="manner")
                 kind = gr.Dropdown(list(KINDS), value=list(KINDS)[1], label="What happened to it?", elem_id="kind")
                 strength = gr.Number(14, label="strength", visible=False, elem_id="strength")
                 sigma = gr.Number(0.1, label="noise (standard deviation, white is 1)", elem_id="sigma")
-                with gr.Accordion("Paint what is missing (choose “painted” above)", open=True):
-                    painted = _editor()
+                with gr.Accordion("Paint over what is missing", open=True):
+                    painted = _editor(editable)
                 with gr.Accordion("Numbers", open=False):
                     samples = gr.Slider(0, work.MOST_SAMPLES, value=8, step=1, label="samples")
                     steps = gr.Slider(1, work.MOST_STEPS, value=50, step=1, label="steps of each")
@@ -91,10 +97,11 @@ def build(models: Models, folder: Path) -> Any:
                 with gr.Tab("Model card"):
                     card = gr.Markdown(first.card(), elem_id="card")
         taken = [picture, painted, about]
-        upload.change(studio.take, [upload, model], [*taken, model], show_progress="hidden")
+        upload.change(studio.take, [upload, model], [*taken, model, example], show_progress="hidden")
         example.input(studio.take_example, [example, model], [*taken, upload], show_progress="hidden")
-        model.change(studio.choose_model, [model, picture], [example, card, painted, about], show_progress="hidden")
-        kind.change(studio.choose, kind, [strength, sigma], show_progress="hidden")
+        model.change(studio.choose_model, [model, picture, example], [example, card, *taken], show_progress="hidden")
+        kind.change(studio.choose, kind, [strength, sigma, manner], show_progress="hidden")
+        painted.input(studio.paint, [painted, kind], kind, show_progress="hidden")
         tabs.select(_is_blind, None, looking, show_progress="hidden")
         page.unload(studio.leave)
     page.queue(max_size=QUEUE, default_concurrency_limit=workers, api_open=False)
@@ -109,13 +116,19 @@ def _pressed(studio: Studio, button: Any) -> Any:
     return button.click(studio.press, queue=False, show_progress="hidden")
 
 
+def _progress() -> Any:
+    """Where progress, the place in the queue and errors are shown: beside the answer, not over it."""
+    return gr.HTML(min_height=44, padding=False)
+
+
 def _is_blind(event: gr.SelectData) -> bool:
     return event.value == "Blind"
 
 
-def _editor() -> Any:
+def _editor(shown: Any) -> Any:
     brush = gr.Brush(default_size=24, colors=["#d55e00"], default_color="#d55e00", color_mode="fixed")
     return gr.ImageEditor(
+        {"background": shown, "layers": [], "composite": shown},
         show_label=False,
         label="Paint over what is missing",
         sources=(),
@@ -125,7 +138,7 @@ def _editor() -> Any:
         eraser=gr.Eraser(default_size=24),
         type="numpy",
         format="png",
-        height=420,
+        height=400,
         elem_id="painted",
     )
 
@@ -134,29 +147,32 @@ def _restore_tab(studio: Studio, asked: list[Any], heavy: dict[str, Any]) -> Non
     with gr.Row():
         go = gr.Button("Restore", variant="primary", elem_id="restore")
         stop = gr.Button("Stop", elem_id="stop")
-    status = gr.HTML(elem_id="status")
-    with gr.Row():
-        slider = gr.ImageSlider(label="Before and after", elem_id="slider", format="png", buttons=[])
-        mean = gr.Image(
-            label="Posterior mean: click a pixel",
-            elem_id="mean",
-            interactive=False,
-            format="png",
-            alt_text="the posterior mean",
-            buttons=[],
-        )
-    error = gr.HTML(elem_id="error-map")
-    with gr.Row():
-        row = gr.Number(0, precision=0, label="row", min_width=80, elem_id="row")
-        column = gr.Number(0, precision=0, label="column", min_width=80, elem_id="column")
-        look = gr.Button("Show this pixel", elem_id="look")
-    pixel = gr.HTML(elem_id="pixel")
-    drawn = gr.HTML(elem_id="samples")
-    code = gr.Code(label="The lines of Python that repeat it", language="python", elem_id="code")
-    download = gr.Button("Download everything (zip)", interactive=False, elem_id="download")
+    at_work = _progress()
+    status = gr.HTML(markup.notes([HINT]), elem_id="status")
+    with gr.Column(visible=False) as answer:
+        with gr.Row():
+            slider = gr.ImageSlider(label="Before and after", elem_id="slider", format="png", buttons=[])
+            mean = gr.Image(
+                label="Posterior mean: click a pixel",
+                elem_id="mean",
+                interactive=False,
+                format="png",
+                alt_text="the posterior mean",
+                buttons=[],
+            )
+        error = gr.HTML(elem_id="error-map")
+        with gr.Row():
+            row = gr.Number(0, precision=0, label="row", min_width=80, elem_id="row")
+            column = gr.Number(0, precision=0, label="column", min_width=80, elem_id="column")
+            look = gr.Button("Show this pixel", elem_id="look")
+        pixel = gr.HTML(elem_id="pixel")
+        drawn = gr.HTML(elem_id="samples")
+        download = gr.Button("Download everything (zip)", interactive=False, elem_id="download")
+        with gr.Accordion("The lines of Python that repeat it", open=False):
+            code = gr.Code(show_label=False, language="python", elem_id="code")
     packed = gr.DownloadButton("the zip file", visible="hidden", elem_id="packed")
-    outputs = [status, slider, mean, error, drawn, code, download]
-    _pressed(studio, go).then(studio.restore, asked, outputs, show_progress_on=[status], **heavy)
+    outputs = [status, slider, mean, error, drawn, code, download, answer]
+    _pressed(studio, go).then(studio.restore, asked, outputs, show_progress_on=[at_work], **heavy)
     stop.click(studio.stop, queue=False)
     mean.select(studio.click, None, [pixel, row, column], show_progress="hidden")
     download.click(studio.pack, None, packed, show_progress_on=[download], **heavy).success(None, js=FETCH)
@@ -165,41 +181,46 @@ def _restore_tab(studio: Studio, asked: list[Any], heavy: dict[str, Any]) -> Non
 
 def _blind_tab(studio: Studio, asked: list[Any], seed: Any, looking: Any, heavy: dict[str, Any]) -> None:
     gr.Markdown(
-        "Which degradation made this picture? To simulate, say how much; else the picture itself is asked. "
+        "How strong was it? The evidence says, for the family that you choose here (“What happened to it?” does not count). "
+        "A clean picture is damaged first, as strongly as you say; a damaged one is taken as it is. "
         "What is painted over is left out (noise)."
     )
     family = gr.Dropdown(list(FAMILIES), value="noise", label="family", elem_id="family")
     with gr.Row():
-        first = gr.Number(0.2, label="sigma", elem_id="first")
+        first = gr.Number(0.2, label="sigma of the simulation", elem_id="first")
         second = gr.Number(5, label="", visible=False, elem_id="second")
-    live = gr.Checkbox(True, label="by itself whenever the picture or what is painted changes", elem_id="live")
+    live = gr.Checkbox(True, label="again by itself whenever something changes", elem_id="live")
     with gr.Row():
         go = gr.Button("Find out", variant="primary", elem_id="blind")
         stop = gr.Button("Stop")
+    at_work = _progress()
     drawn, words = gr.HTML(elem_id="evidence"), gr.HTML(elem_id="estimate")
-    model, picture, painted, _ = asked
+    model, picture, painted, manner = asked
     inputs = [*asked, family, first, second, seed]
-    family.change(studio.parameters, family, [first, second], show_progress="hidden")
-    _pressed(studio, go).then(studio.blind, inputs, [drawn, words], **heavy)
+    _pressed(studio, go).then(studio.blind, inputs, [drawn, words], show_progress_on=[at_work], **heavy)
     stop.click(studio.stop, queue=False)
-    changes = [picture.change, painted.input, model.change, looking.change]
-    gr.on(
-        changes,
-        studio.blind_again,
-        [live, looking, *inputs],
-        [drawn, words],
-        trigger_mode="always_last",
+    again: dict[str, Any] = {
+        "fn": studio.blind_again,
+        "inputs": [live, looking, *inputs],
+        "outputs": [drawn, words],
+        "trigger_mode": "always_last",
+        "show_progress_on": [at_work],
         **heavy,
-    )
+    }
+    gr.on([picture.change, painted.input, model.change, looking.change, first.submit, second.submit], **again)
+    asks = [family.change, manner.change]
+    gr.on(asks, studio.parameters, [family, manner], [first, second], show_progress="hidden").then(**again)
 
 
 def _path_tab(studio: Studio, asked: list[Any], heavy: dict[str, Any]) -> None:
     gr.Markdown("One sample on its way from the measurement to a clean picture, with the noise that is left beside it.")
+    model, picture = asked[:2]
     path = gr.Dropdown(list(work.PATHS), value="clamped", label="path", elem_id="path")
     steps = gr.Slider(8, 160, value=40, step=1, label="steps")
-    with gr.Accordion("Any order: click the patches in the order you like", open=False):
+    with gr.Accordion("Any order: click the patches in the order you like", visible=False) as patches:
         order = gr.Textbox("", label="order of the patches (0 to 15, row by row); the others follow", elem_id="order")
         board = gr.Image(
+            studio.board(picture.value, "", model.value),
             label="patches",
             interactive=False,
             format="png",
@@ -210,12 +231,12 @@ def _path_tab(studio: Studio, asked: list[Any], heavy: dict[str, Any]) -> None:
     with gr.Row():
         go = gr.Button("Film it", variant="primary", elem_id="film")
         stop = gr.Button("Stop")
-    shown = gr.HTML(elem_id="movie")
-    model, picture = asked[:2]
+    at_work, shown = _progress(), gr.HTML(elem_id="movie")
     board.select(studio.add_patch, [picture, order, model], order, show_progress="hidden")
     changes = [order.change, picture.change, model.change]
     gr.on(changes, studio.board, [picture, order, model], board, show_progress="hidden")
-    _pressed(studio, go).then(studio.film, [*asked, path, steps, order], shown, **heavy)
+    path.change(lambda name: gr.update(visible=name == work.ANY_ORDER), path, patches, show_progress="hidden")
+    _pressed(studio, go).then(studio.film, [*asked, path, steps, order], shown, show_progress_on=[at_work], **heavy)
     stop.click(studio.stop, queue=False)
 
 
@@ -229,8 +250,10 @@ def _compare_tab(studio: Studio, asked: list[Any], heavy: dict[str, Any]) -> Non
     with gr.Row():
         go = gr.Button("Compare", variant="primary", elem_id="compare")
         stop = gr.Button("Stop")
-    shown = gr.HTML(elem_id="compared")
-    _pressed(studio, go).then(studio.compare, [*asked, first, second, steps], shown, **heavy)
+    at_work, shown = _progress(), gr.HTML(elem_id="compared")
+    _pressed(studio, go).then(
+        studio.compare, [*asked, first, second, steps], shown, show_progress_on=[at_work], **heavy
+    )
     stop.click(studio.stop, queue=False)
 
 
@@ -256,6 +279,7 @@ def launch(models: Models, *, host: str, port: int, browser: bool = False, wait:
         ssr_mode=False,
         footer_links=["settings"],
         theme=theme(),
+        css=STYLE,
     )
     if not wait:
         return page

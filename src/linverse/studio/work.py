@@ -155,10 +155,11 @@ def blind(
 
 PATCHES = 4  # of an order, down and across
 FEWEST_LEVELS = 6  # of a patch in an order
+ANY_ORDER = "any order"
 PATHS: dict[str, str] = {
     "clamped": "what was measured well waits until the rest is as certain",
     "geometric": "every coefficient at a rate of its own; all arrive together",
-    "any order": "patch after patch, in the order that you click",
+    ANY_ORDER: "patch after patch, in the order that you click",
     "energy-guided (mirror step)": "the covariance score decides how fast each coefficient goes",
     "energy-guided (variance step)": "fast where the model is sure",
 }
@@ -179,7 +180,7 @@ def free_patches(log_variance: Tensor, floor: float) -> int:
 def path_named(name: str, posterior: Posterior, steps: int, clicked: list[int]) -> Path | Rule:
     """A path or a rule by the name that the page gives it."""
     cov, floor = posterior.covariance, posterior.energy.range.minimum
-    if name == "any order":
+    if name == ANY_ORDER:
         side = cov.size[0]
         if side % PATCHES or cov.size[0] != cov.size[1]:
             raise ValueError(
