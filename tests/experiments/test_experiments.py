@@ -284,9 +284,9 @@ def test_revision_is_our_own_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for command in (["init", "-q"], ["add", "theirs.txt"], [*identity, "commit", "-q", "-m", "theirs"]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     monkeypatch.setattr(linverse, "__file__", str(package / "__init__.py"))
-    assert framework.revision() is None
+    assert framework.revision.__wrapped__() is None
     subprocess.run(["git", "add", "-A"], cwd=tmp_path, check=True)
-    found = framework.revision()
+    found = framework.revision.__wrapped__()
     assert found is not None
     assert found.endswith("-dirty")
     assert len(found) == 40 + len("-dirty")

@@ -27,10 +27,12 @@ from linverse.experiments import (
     energy_guided,
     experiment_options,
     mmse,
+    noise_boxes,
     self_test,
 )
-from linverse.experiments.blind import Case, Findings, Guess
+from linverse.experiments.blind import Findings
 from linverse.experiments.cache import Cache
+from linverse.experiments.noise_boxes import Case, Guess
 from linverse.metrics.paired import error_rate, fair_coin_p_value, mcnemar
 from linverse.models.classifier import ClassifierConfig, DigitClassifier
 from linverse.progress import silent
@@ -148,19 +150,18 @@ def test_own_bound_is_fishers() -> None:
 def test_box_sides_are_found_and_only_by_a_normalised_energy() -> None:
     energy = pixel_prior(1e-3)
     x = energy.sample(24, keyed_generator(3))
-    setting = replace(blind.FULL, box_sides=(3, 7))
-    found = blind.box_guesses(energy, x, setting, silent)
+    found = noise_boxes.box_guesses(energy, x, (3, 7), blind.FULL.box_sigmas, 0, silent)
     assert set(found.truth.tolist()) <= set(range(3, 8))
     assert torch.equal(found.found, found.truth)
-    wrong = blind.box_guesses(Unnormalised(energy, -0.5), x, setting, silent)
+    wrong = noise_boxes.box_guesses(Unnormalised(energy, -0.5), x, (3, 7), blind.FULL.box_sigmas, 0, silent)
     assert float((wrong.found == wrong.truth).double().mean()) < 0.5
 
 
 def test_side_and_noise_are_found_together() -> None:
     energy, side, sigma, count = pixel_prior(1e-3), 5, 0.5, 60
     x = energy.sample(count, keyed_generator(4))
-    case = blind.paper_case(energy, x, side, sigma, blind.FULL, silent)
-    metrics = blind.case_metrics(case)
+    case = noise_boxes.paper_case(energy, x, side, sigma, blind.FULL.outside, 0, silent)
+    metrics = noise_boxes.case_metrics(case)
     assert metrics["joint_5_0.5_side_exact_share"] == 1
     assert metrics["joint_5_0.5_side_exact_share_sigma_known"] == 1
     # the median of √(χ²₂₅/25) is 1.3 % low; that of 60 draws has a standard error of 1.25·sd/√60
@@ -521,8 +522,8 @@ def test_an_interrupted_experiment_goes_on_where_it_was(
 
 
 def test_cache_are_known_by_what_they_were_made_from(tmp_path: Path) -> None:
-    cache = Cache.of("blind", tmp_path, blind.Guess)
-    guess = blind.Guess(torch.ones(2), torch.zeros(2))
+    cache = Cache.of("blind", tmp_path, Guess)
+    guess = Guess(torch.ones(2), torch.zeros(2))
     assert cache.get("box", {"seed": 0}, lambda: guess) is guess
     kept = cache.get("box", {"seed": 0}, lambda: pytest.fail("made twice"))
     assert kept.truth.equal(guess.truth)
@@ -539,7 +540,7 @@ def test_a_flipped_byte_of_the_cache_is_never_another_number(tmp_path: Path) -> 
     cache.get("box", {}, lambda: values)
     (path,) = cache.folder.iterdir()
     whole = path.read_bytes()
-    for place in range(0, len(whole), 37):
+    for place in range(0, len(whole), 101):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
         assert cache.get("box", {}, lambda: values).equal(values)
         assert path.read_bytes() == whole  # made again

@@ -14,7 +14,6 @@ The same for an energy trained without the covariance score ("single"), whose Σ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,32 +24,30 @@ from torch import Tensor
 
 from linverse.blind import (
     Axis,
-    BlindEstimate,
-    Search,
     UnknownGaussianBlur,
-    UnknownNoiseBox,
-    estimate,
     noise_bound,
     search,
     search_noise_levels,
 )
-from linverse.blind.search import log_spaced, sigma_limits
 from linverse.degradations import GaussianBlur
 from linverse.energy import Energy, fixed_shape
 from linverse.evaluation.models import PairOptions, held_out, load_companion, load_energy
-from linverse.experiments.cache import Cache
-from linverse.experiments.claims import (
-    Claim,
-    Comparison,
-    interval_metrics,
-    interval_of,
-    median_interval,
-    share_interval,
-)
+from linverse.experiments.cache import Cache, Keep
 from linverse.experiments.framework import ExperimentResult
-from linverse.experiments.tables import ResultTable
+from linverse.experiments.noise_boxes import (
+    BOX_CLAIMS,
+    PAPERS_CASES,
+    Case,
+    Guess,
+    box_guesses,
+    box_table,
+    case_intervals,
+    case_metrics,
+    paper_case,
+    share,
+)
 from linverse.files.saving import hash_weights
-from linverse.progress import Progress
+from linverse.progress import Progress, named
 from linverse.rng import keyed_generator, normal_like
 
 PAPER: dict[str, Any] = {
@@ -74,42 +71,6 @@ PAPER: dict[str, Any] = {
         "joint_20_0.05_sigma_coverage_90": "between 0.85 and 0.95",
     },
 }
-
-
-PAPERS_CASES = ((14, 0.1), (20, 2.0), (5, 2.0))  # s, σ₁
-
-
-def case_name(model: str, side: int, sigma: float) -> str:
-    """How the record speaks of a box."""
-    return f"{model}, s = {side}, σ₁ = {sigma:g}"
-
-
-CLAIMS = (
-    *(
-        Claim(
-            f"s = {side}, σ₁ = {sigma:g}: the side is found, in at least nine of ten images",
-            (Comparison(f"{case_name('dual', side, sigma)}: share of exact sides", "above", 0.9),),
-        )
-        for side, sigma in PAPERS_CASES
-    ),
-    *(
-        Claim(
-            f"s = {side}, σ₁ = {sigma:g}: the noise is found, within a tenth",
-            (
-                Comparison(f"{case_name('dual', side, sigma)}: estimated over true σ₁", "above", 0.9),
-                Comparison(f"{case_name('dual', side, sigma)}: estimated over true σ₁", "below", 1.1),
-            ),
-        )
-        for side, sigma in PAPERS_CASES
-    ),
-    Claim(
-        "an energy without the covariance score fails: it finds fewer than half of the sides",
-        tuple(
-            Comparison(f"{case_name('single', side, sigma)}: share of exact sides", "below", 0.5)
-            for side, sigma in PAPERS_CASES
-        ),
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -144,29 +105,6 @@ class BlindSetting:
 
 FULL = BlindSetting()
 QUICK = replace(FULL, isotropic_images=48, box_images=24, joint_images=4, counted_images=4, blur_images=4)
-
-
-@dataclass(frozen=True)
-class Guess:
-    """True and estimated values, [N] each."""
-
-    truth: Tensor
-    found: Tensor
-
-
-@dataclass(frozen=True)
-class Case:
-    """A box of side s with noise σ₁: estimates of many images, [N], which 90 % intervals hold σ₁, and one image's curves (axis, log p)."""
-
-    side: int
-    sigma: float
-    known_sides: Tensor
-    sides: Tensor
-    sigmas: Tensor
-    covered: Tensor
-    observation: Tensor
-    by_side: tuple[Tensor, Tensor]
-    by_sigma: tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -209,81 +147,6 @@ def fisher_bound(energy: Energy, x: Tensor, variance: float, seed: int) -> float
     return noise_bound(energy, y, variance)
 
 
-# --- boxes ---------------------------------------------------------------------------------------------------------------------
-
-
-def noisy_box(x: Tensor, side: int, inside: float, outside: float, generator: torch.Generator) -> Tensor:
-    """x [1, C, H, W] with noise σ₁ in a centred square and σ₂ around it."""
-    theta = {"side": torch.tensor([float(side)]), "sigma": torch.tensor([inside])}
-    spread = (0.5 * UnknownNoiseBox(outside).measurement(x, theta).log_noise).exp()
-    return x + spread * normal_like(x, generator)
-
-
-def all_sides(x: Tensor) -> Tensor:
-    """1 … the shorter side of the image."""
-    return torch.arange(1, min(x.shape[2:]) + 1, dtype=x.dtype)
-
-
-def box_side(energy: Energy, raw: Tensor, inside: float, outside: float, seed: int) -> BlindEstimate:
-    """The posterior over the side, both noises known."""
-    axes = {"side": all_sides(raw), "sigma": raw.new_tensor([inside])}
-    return estimate(energy, raw, UnknownNoiseBox(outside), axes, seed=seed)
-
-
-def box_guesses(energy: Energy, x: Tensor, setting: BlindSetting, progress: Progress) -> Guess:
-    """True and estimated sides over all boxes."""
-    low, high = setting.box_sides
-    generator = keyed_generator(setting.seed, "blind experiment", "sides")
-    sides = torch.randint(low, high + 1, (len(x),), generator=generator)
-    found = []
-    for i, side in enumerate(sides.tolist()):
-        raw = noisy_box(x[i : i + 1], side, *setting.box_sigmas, keyed_generator(setting.seed, "box", i))
-        found.append(box_side(energy, raw, *setting.box_sigmas, setting.seed).best["side"])
-        progress("box", i + 1, len(x))
-    return Guess(sides.double(), torch.tensor(found, dtype=torch.float64))
-
-
-def joint_search(energy: Energy, raw: Tensor, outside: float, seed: int) -> Search:
-    """Side and σ₁ together, on grids that zoom in."""
-    low, high = sigma_limits(energy.range)
-    sides = Axis("side", 1, min(raw.shape[2:]), 3, "whole")
-    sigmas = Axis("sigma", max(low, 0.02), min(high, 8.0), 13, "log")
-    return search(energy, raw, UnknownNoiseBox(outside), (sides, sigmas), seed=seed)
-
-
-def paper_case(energy: Energy, x: Tensor, side: int, sigma: float, setting: BlindSetting, progress: Progress) -> Case:
-    """One of the paper's (s, σ₁): s with σ₁ known, and both together, over many images."""
-    known, sides, sigmas, covered = [], [], [], []
-    for i in range(len(x)):
-        generator = keyed_generator(setting.seed, "joint", side, f"{sigma:g}", i)
-        raw = noisy_box(x[i : i + 1], side, sigma, setting.outside, generator)
-        known.append(box_side(energy, raw, sigma, setting.outside, setting.seed).best["side"])
-        found = joint_search(energy, raw, setting.outside, setting.seed)
-        low, high = found.interval(found.axes[1])
-        sides.append(found.value(found.axes[0]))
-        sigmas.append(found.value(found.axes[1]))
-        covered.append(low <= sigma <= high)
-        progress(f"box {side}, σ₁ = {sigma:g}", i + 1, len(x))
-    curves = evidence_curves(energy, x[:1], side, sigma, setting)
-    known_sides, joint_sides, joint_sigmas = (torch.tensor(v, dtype=torch.float64) for v in (known, sides, sigmas))
-    return Case(side, sigma, known_sides, joint_sides, joint_sigmas, torch.tensor(covered), **curves)
-
-
-def evidence_curves(energy: Energy, x: Tensor, side: int, sigma: float, setting: BlindSetting) -> dict[str, Any]:
-    """log p against the side at the true σ₁, and against σ₁ at the true side, for one image."""
-    generator = keyed_generator(setting.seed, "joint", side, f"{sigma:g}", 0)
-    raw = noisy_box(x, side, sigma, setting.outside, generator)
-    by_side = box_side(energy, raw, sigma, setting.outside, setting.seed)
-    axis = log_spaced(sigma / 8, sigma * 8, 0.08).to(raw.dtype)
-    axes = {"side": raw.new_tensor([float(side)]), "sigma": axis}
-    by_sigma = estimate(energy, raw, UnknownNoiseBox(setting.outside), axes, seed=setting.seed)
-    return {
-        "observation": raw[0],
-        "by_side": (by_side.axes["side"].double(), by_side.log_evidence[:, 0]),
-        "by_sigma": (axis.double(), by_sigma.log_evidence[0]),
-    }
-
-
 # --- blurs ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -318,10 +181,6 @@ def log_gain(energy: Energy, raw: Tensor, family: UnknownGaussianBlur, axis: Ten
 # --- the experiment ------------------------------------------------------------------------------------------------------------
 
 
-Keep = Callable[[str, Callable[[], Any]], Any]
-"""Hands back what an interrupted run found under a name, or finds it now."""
-
-
 def investigate(energy: Energy, x: Tensor, setting: BlindSetting, progress: Progress, keep: Keep) -> Findings:
     """All four questions to one energy."""
     isotropic, bounds = {}, {}
@@ -330,19 +189,18 @@ def investigate(energy: Energy, x: Tensor, setting: BlindSetting, progress: Prog
         isotropic[variance] = keep(f"isotropic-{variance:g}", partial(isotropic_errors, *question))
         bounds[variance] = keep(f"bound-{variance:g}", partial(fisher_bound, *question))
         progress("isotropic", done + 1, len(setting.variances))
-    boxes = keep("box", partial(box_guesses, energy, x[: setting.box_images], setting, progress))
+    asked = setting.box_sides, setting.box_sigmas, setting.seed, progress
+    boxes = keep("box", partial(box_guesses, energy, x[: setting.box_images], *asked))
     joint, blurred = x[: setting.joint_images], x[: setting.blur_images]
-    cases = [
-        keep(f"joint-{side}-{sigma:g}", partial(paper_case, energy, joint, side, sigma, setting, progress))
-        for side, sigma in setting.cases
-    ]
-    counted = partial(paper_case, energy, x[: setting.counted_images], *setting.counted_case, setting, progress)
-    counted_case = keep("joint-counted", counted)
+    case = partial(paper_case, energy, outside=setting.outside, seed=setting.seed, progress=progress)
+    cases = [keep(f"joint-{side}-{sigma:g}", partial(case, joint, side, sigma)) for side, sigma in setting.cases]
+    side, sigma = setting.counted_case
+    counted = keep("joint-counted", partial(case, x[: setting.counted_images], side, sigma))
     widths = setting.widths if not energy.range.bases or "fourier" in energy.range.bases else ()
     blurs = [
         keep(f"blur-{width:g}", partial(blur_widths, energy, blurred, width, setting, progress)) for width in widths
     ]
-    return Findings(isotropic, bounds, boxes, cases, counted_case, blurs, x[0].numel())
+    return Findings(isotropic, bounds, boxes, cases, counted, blurs, x[0].numel())
 
 
 def metrics_of(found: Findings) -> dict[str, float]:
@@ -360,59 +218,6 @@ def metrics_of(found: Findings) -> dict[str, float]:
     for case in (*found.cases, found.counted):
         out |= case_metrics(case)
     return out | blur_metrics(found.blurs)
-
-
-def case_metrics(case: Case) -> dict[str, float]:
-    """One of the paper's settings."""
-    ratio = (case.sigmas / case.sigma).log()
-    bound = math.sqrt(0.5) / case.side  # of log σ̂₁, from s² pixels
-    found = {
-        "side_exact_share_sigma_known": share(case.known_sides == case.side),
-        "side_exact_share": share(case.sides == case.side),
-        "sigma_median": float(case.sigmas.quantile(0.5)),
-        "sigma_error": abs(math.expm1(float(ratio.quantile(0.5)))),
-        "sigma_typical_error": float(ratio.abs().quantile(0.5)),
-        "sigma_spread_over_cramer_rao": float(ratio.std()) / bound,
-        "sigma_coverage_90": share(case.covered),
-    }
-    return {f"joint_{case.side}_{case.sigma:g}_{name}": value for name, value in found.items()}
-
-
-def case_intervals(model: str, case: Case) -> dict[str, float]:
-    """What the claims are judged by: sides with σ₁ known, as in the paper, and σ₁ with nothing known."""
-    name = case_name(model, case.side, case.sigma)
-    out = interval_metrics(f"{name}: share of exact sides", share_interval(case.known_sides == case.side))
-    return out | interval_metrics(f"{name}: estimated over true σ₁", median_interval(case.sigmas / case.sigma))
-
-
-def table_of(found: dict[str, Findings], metrics: dict[str, float]) -> ResultTable:
-    """The paper's boxes, by both energies."""
-    columns = (
-        "s",
-        "σ₁",
-        "energy",
-        "share of exact sides (σ₁ known)",
-        "median of estimated over true σ₁ (nothing known)",
-        "paper",
-    )
-    theirs = {(5, 2.0): "s = 5", (14, 0.1): "s = 14", (20, 2.0): "s = 20, σ₁ = 1.7 (read off)"}
-    rows = []
-    for model, findings in found.items():
-        for case in findings.cases:
-            name = case_name(model, case.side, case.sigma)
-            cells = [
-                interval_of(metrics, f"{name}: {what}") for what in ("share of exact sides", "estimated over true σ₁")
-            ]
-            rows.append(
-                (
-                    case.side,
-                    case.sigma,
-                    model,
-                    *cells,
-                    theirs.get((case.side, case.sigma)) if model == "dual" else "fails",
-                )
-            )
-    return ResultTable("Boxes of unknown size and noise", columns, tuple(rows))
 
 
 def blur_metrics(blurs: list[BlurFinding]) -> dict[str, float]:
@@ -434,11 +239,6 @@ def blur_metrics(blurs: list[BlurFinding]) -> dict[str, float]:
     return out
 
 
-def share(condition: Tensor) -> float:
-    """The share of images for which something holds."""
-    return float(condition.double().mean())
-
-
 def run(out: Path, quick: bool, progress: Progress, options: BlindOptions) -> ExperimentResult:
     """Ask both energies."""
     setting = QUICK if quick else FULL
@@ -450,21 +250,13 @@ def run(out: Path, quick: bool, progress: Progress, options: BlindOptions) -> Ex
     found = {}
     for name, energy in models.items():
         made_from = asdict(setting) | {"model": weights[name], "data": options.data}
-        keep = partial(_kept, cache, name, made_from)
-        found[name] = investigate(energy, x, setting, partial(_labelled, progress, name), keep)
+        found[name] = investigate(energy, x, setting, named(progress, name), cache.keeper(made_from, f"{name}-"))
     metrics = metrics_of(found["dual"])
     if "single" in found:
         metrics |= {f"single_{name}": value for name, value in metrics_of(found["single"]).items()}
     for name, findings in found.items():
         for case in findings.cases:
             metrics |= case_intervals(name, case)
-    tables = (table_of(found, metrics),)
-    return ExperimentResult(metrics, PAPER, found, asdict(setting), weights, {"seed": setting.seed}, CLAIMS, tables)
-
-
-def _kept(cache: Cache, model: str, made_from: dict[str, Any], name: str, make: Callable[[], Any]) -> Any:
-    return cache.get(f"{model}-{name}", made_from, make)
-
-
-def _labelled(progress: Progress, name: str, task: str, done: int, total: int) -> None:
-    progress(f"{name}: {task}", done, total)
+    tables = (box_table({name: findings.cases for name, findings in found.items()}, metrics),)
+    seeds = {"seed": setting.seed}
+    return ExperimentResult(metrics, PAPER, found, asdict(setting), weights, seeds, BOX_CLAIMS, tables)

@@ -22,6 +22,8 @@ from linverse.experiments.framework import revision
 from linverse.files import make_folder, write_whole
 
 T = TypeVar("T")
+Keep = Callable[[str, Callable[[], Any]], Any]
+"""Hands back what an interrupted run found under a name, or finds it now."""
 HASH_BYTES = hashlib.sha256().digest_size
 
 
@@ -56,3 +58,7 @@ class Cache:
         torch.save(made, buffer)
         write_whole(path, hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue())
         return made
+
+    def keeper(self, made_from: dict[str, Any], prefix: str = "") -> Keep:
+        """`get` for parts that are made from the same and whose names begin alike."""
+        return lambda name, make: self.get(f"{prefix}{name}", made_from, make)

@@ -23,6 +23,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -105,6 +106,7 @@ def run_experiment(
     run = load_experiment(name)
     chosen = checked_options(name, experiment_options(name), options)
     make_folder(out)  # before the work: a folder that cannot be written must not cost an hour
+    revision()  # that of the code which runs, whatever is committed meanwhile
     wall, processor = time.monotonic(), time.process_time()
     result = run(out, quick, progress) if chosen is None else run(out, quick, progress, chosen)
     seconds = {"seconds": time.monotonic() - wall, "processor_seconds": time.process_time() - processor}
@@ -178,8 +180,9 @@ def model_files(options: dict[str, Any]) -> dict[str, str | None]:
     return out
 
 
+@cache
 def revision() -> str | None:
-    """The git revision of the library's own source ("-dirty" if changed), None where it is not under git.
+    """The git revision of the library's own source ("-dirty" if changed) when it was first asked for, None where it is not under git.
 
     A library installed inside somebody else's checkout is not tracked there: that checkout's revision would be a lie.
     """

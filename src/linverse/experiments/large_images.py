@@ -21,8 +21,6 @@ from linverse.data import load_crops
 from linverse.degradations import Box
 from linverse.energy import Evaluation
 from linverse.evaluation.models import load_energy
-from linverse.experiments.blind import FULL as BLIND
-from linverse.experiments.blind import box_side, evidence_curves, noisy_box
 from linverse.experiments.cache import Cache
 from linverse.experiments.claims import (
     Claim,
@@ -34,6 +32,7 @@ from linverse.experiments.claims import (
     share_interval,
 )
 from linverse.experiments.framework import ExperimentResult
+from linverse.experiments.noise_boxes import evidence_curves, noisy_box
 from linverse.experiments.tables import ResultTable
 from linverse.files.saving import hash_weights
 from linverse.metrics import METRICS as METRIC_FUNCTIONS
@@ -167,18 +166,17 @@ def blind(
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Estimated sides and σ₁ of every picture, each with the other known, and the curves of the first."""
     box, sigma, outside = setting.blind_box, setting.blind_sigma, energy.range.minimum**0.5
-    question = replace(BLIND, outside=outside, seed=setting.seed)
-    sides, sigmas, curves = [], [], None
+    sides: list[float] = []
+    sigmas: list[float] = []
+    curves: dict[str, Any] = {}
     for number in range(len(x)):
-        one = x[number : number + 1]
-        raw = noisy_box(one, box, sigma, outside, keyed_generator(setting.seed, "joint", box, f"{sigma:g}", 0))
-        sides.append(box_side(energy, raw, sigma, outside, setting.seed).best["side"])
-        found = evidence_curves(energy, one, box, sigma, question)
-        axis, values = found["by_sigma"]
-        sigmas.append(float(axis[values.argmax()]))
+        generator = keyed_generator(setting.seed, "joint", box, f"{sigma:g}", number)
+        raw = noisy_box(x[number : number + 1], box, sigma, outside, generator)
+        found = evidence_curves(energy, raw, box, sigma, outside, setting.seed)
+        for best, (axis, values) in ((sides, found["by_side"]), (sigmas, found["by_sigma"])):
+            best.append(float(axis[values.argmax()]))
         curves = curves or found
         progress("blind", number + 1, len(x))
-    assert curves is not None
     return torch.tensor(sides, dtype=torch.float64), torch.tensor(sigmas, dtype=torch.float64), curves
 
 

@@ -210,7 +210,7 @@ def run(out: Path, quick: bool, progress: Progress, options: PosteriorSamplesOpt
     if isinstance(models.score, torch.nn.Module):
         weights["score"] = hash_weights(models.score)
     cache = Cache.of("posterior-samples", out, Judged)
-    keep = partial(_kept, cache, weights | asdict(options) | asdict(setting))
+    keep = cache.keeper(weights | asdict(options) | asdict(setting))
     one = collect(models, x[:1], setting.samples, degradation, setting, "one", keep)
     progress("measurements", 1, 2)
     many = collect(models, x, 1, degradation, setting, "many", keep)
@@ -230,7 +230,3 @@ def run(out: Path, quick: bool, progress: Progress, options: PosteriorSamplesOpt
     tables = (ResultTable("Nats above the truth", columns, rows),)
     found = one, many, setting.shown
     return ExperimentResult(metrics, paper, found, asdict(setting), weights, {"seed": setting.seed}, CLAIMS, tables)
-
-
-def _kept(cache: Cache, made_from: dict[str, Any], name: str, make: Any) -> Any:
-    return cache.get(name, made_from, make)
