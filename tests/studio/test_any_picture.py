@@ -6,27 +6,19 @@ import pytest
 import torch
 
 import linverse as lv
-from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
-from linverse.models.networks.unet import UNetConfig
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.question import ask
 from linverse.studio import markup, work
 from linverse.studio.kinds import KINDS, damage_of
 from linverse.studio.models import StudioModel
-from tiny import Pictures
+from tiny import Pictures, any_size_energy
 
 SIZE = (24, 32)
 
 
 @pytest.fixture(scope="module")
 def energy() -> LearnedEnergy:
-    """The Gaussian base of colour pictures of any size: its network is silent."""
-    backbone = UNetConfig(
-        channels=4, multipliers=(1, 2), blocks=1, embedding=4, stem=2, stem_channels=4, style="compact", middle=1
-    )
-    bases = ("spatial", "fourier", "dct", "block-dct-2", "block-dct-4")
-    made = LearnedEnergy(EnergyConfig((3, None, None), bases=bases, parameterisation="spectral", backbone=backbone))
-    made.fit(Pictures(64, (3, 16, 16)))
-    return made
+    return any_size_energy()
 
 
 @pytest.fixture(scope="module")

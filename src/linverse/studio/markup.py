@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SIDE = 336  # a small picture is shown at least about so wide
 THUMBNAIL = 112
 FILM = 760  # three pictures side by side
+QUARTER = 184  # of four side by side
 
 
 def scale_for(image: Tensor, side: int = SIDE) -> int:
@@ -137,8 +138,8 @@ def comparison(found: list[Compared], known: Sequence[tuple[str, Tensor]] = ()) 
     cells = []
     shown = [(name, image, name) for name, image in known]
     for name, image, words in [*shown, *((one.name, one.image, f"restored by {one.name}") for one in found)]:
-        content = png_bytes(image, scale_for(image, 224))
-        cells.append(captioned(img(content, words), name, 224))
+        content = png_bytes(image, scale_for(image, QUARTER))
+        cells.append(captioned(img(content, words), name, QUARTER))
     names = list(found[0].metrics)
     rows = [
         (one.name, str(one.evaluations), f"{one.seconds:.1f}", *(f"{one.metrics[name]:.3f}" for name in names))

@@ -25,7 +25,7 @@ FONTS = ["system-ui", "sans-serif"]  # the visitor's own: none is fetched
 FETCH = "() => setTimeout(() => document.querySelector('#packed').click(), 300)"  # a zip file is made only when it is asked for
 STYLE = """
 #mean button, #mean .image-frame, #mean img { width: 100% !important; height: auto !important; }
-@media (max-width: 640px) { .tab-container > button { padding: 0 7px; } }
+@media (max-width: 640px) { .tab-container > button { padding: 0 6px !important; font-size: .85em !important; } }
 """  # the mean as large as the slider beside it; all tabs in sight on a phone
 HINT = "Press Restore: the answer of one evaluation comes at once, then samples, one by one, until Stop."
 CREDIT = "Nothing that you upload is kept; no other server is asked."
