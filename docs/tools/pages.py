@@ -66,3 +66,8 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
     for name, path in results.pictures().items():
         files.append(File.generated(config, f"results/{name}", abs_src_path=str(path)))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Records and pictures of results/ lie beside docs/ in the repository, and below the site's root here."""
+    return markdown.replace("](../results/", "](results/")
