@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from linverse.any_posterior import in_unit
-from linverse.blind import Axis, Family, Search, search
-from linverse.blind import restore as integrated_mean
+from linverse.blind import Axis, Family, Search, integrated_mean, search
 from linverse.energy import Energy, in_precision_of
 from linverse.measurement import Measurement
 from linverse.metrics.calibration import credible_interval, gaussian_interval

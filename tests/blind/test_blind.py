@@ -18,10 +18,10 @@ from linverse.blind import (
     UnknownNoise,
     UnknownNoiseBox,
     estimate,
+    integrated_mean,
     log_evidence,
     maximise,
     noise_levels,
-    restore,
 )
 from linverse.covariance import Covariance, FourierCovariance, SpatialCovariance, VarianceRange
 from linverse.covariance.transfer import gaussian_transfer
@@ -262,9 +262,9 @@ def test_restoration_integrates_over_the_parameters() -> None:
         cov = SpatialCovariance(torch.full((1, 1, 6, 6), 2 * math.log(float(sigma)), dtype=torch.float64))
         means.append(energy.posterior(raw, cov)[0])
     expected = sum(w * m for w, m in zip(found.marginal("sigma"), means, strict=True))
-    assert torch.allclose(restore(energy, found, mass=1.0), expected, atol=1e-6)
+    assert torch.allclose(integrated_mean(energy, found, mass=1.0), expected, atol=1e-6)
     best = int(found.marginal("sigma").argmax())
-    assert torch.allclose(restore(energy, found, integrate=False), means[best], atol=1e-6)
+    assert torch.allclose(integrated_mean(energy, found, integrate=False), means[best], atol=1e-6)
 
 
 def test_errors_speak() -> None:
@@ -312,7 +312,7 @@ def test_restoration_in_chunks_is_the_same() -> None:
         torch.zeros(1, 1, 6, 6).double(), keyed_generator(16)
     )
     found = estimate(energy, raw, UnknownNoise(), {"sigma": torch.logspace(-1, 0, 20, dtype=torch.float64)})
-    assert torch.allclose(restore(energy, found, mass=1.0, chunk=3), restore(energy, found, mass=1.0))
+    assert torch.allclose(integrated_mean(energy, found, mass=1.0, chunk=3), integrated_mean(energy, found, mass=1.0))
 
 
 def test_a_basis_that_the_energy_does_not_know_is_named_once() -> None:

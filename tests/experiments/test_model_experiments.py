@@ -557,7 +557,7 @@ def test_single_model_can_be_left_out(models: dict[str, str], tmp_path: Path, mo
 def test_options_of_another_experiment_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="experiment scale takes no options"):
         write_experiment("scale", tmp_path, options=mmse.MmseOptions())
-    with pytest.raises(ValueError, match="experiment blind takes BlindOptions"):
+    with pytest.raises(ValueError, match="experiment blind takes BlindExperimentOptions"):
         write_experiment("blind", tmp_path, options=mmse.MmseOptions())
     assert experiment_options("scale") is None
 

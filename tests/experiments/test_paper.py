@@ -12,7 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
-from linverse.analytic import DiagonalGaussian
+import linverse as lv
+from linverse.analytic import DenseGaussian, DiagonalGaussian
 from linverse.cli import main
 from linverse.covariance import SpatialCovariance, VarianceRange
 from linverse.experiments import (
@@ -26,6 +27,7 @@ from linverse.experiments import (
     large_images,
     local_geometry,
     measurement_design,
+    one_shot,
     posterior_samples,
     scale,
     scale_step,
@@ -38,11 +40,11 @@ from linverse.experiments.claims import (
     REFUTED,
     UNTESTABLE,
     Claim,
-    Comparison,
+    Condition,
     correlation,
     interval_metrics,
     interval_of,
-    jackknife,
+    jackknife_intervals,
     mean_interval,
     share_interval,
 )
@@ -52,6 +54,7 @@ from linverse.experiments.tables import ResultTable
 from linverse.metrics import Interval, squared_mmd
 from linverse.metrics.distribution import cubic_kernel
 from linverse.models.bases import image_moments, mean_and_variance
+from linverse.models.bases.moments import ImageMoments
 from linverse.models.classifier import ClassifierConfig, DigitClassifier
 from linverse.models.losses import score_errors
 from linverse.report import paper as page
@@ -59,6 +62,7 @@ from linverse.report.experiments import write_experiment
 from linverse.rng import keyed_generator
 from linverse.training.batches import draw_parts
 from linverse.training.presets import PRESETS
+from oracles import random_spd
 from tiny import Pictures, awaken, tiny_energy
 
 Z = 4.5
@@ -79,7 +83,7 @@ Z = 4.5
 )
 def test_an_interval_decides(low: float, high: float, relation: Any, verdict: str) -> None:
     metrics = interval_metrics("gain", Interval(0.5 * (low + high), low, high))
-    claim = Claim("it gains", (Comparison("gain", relation),))
+    claim = Claim("it gains", (Condition("gain", relation),))
     assert claim.verdict(metrics, quick=False) == verdict
     assert claim.verdict(metrics, quick=True) == NOT_JUDGED
 
@@ -87,7 +91,7 @@ def test_an_interval_decides(low: float, high: float, relation: Any, verdict: st
 def test_all_comparisons_must_hold_and_one_refutes() -> None:
     metrics = interval_metrics("a", Interval(1, 0.5, 1.5)) | interval_metrics("b", Interval(0, -1, 1))
     metrics |= interval_metrics("c", Interval(-1, -1.5, -0.5))
-    above = {name: Comparison(name, "above") for name in "abcd"}
+    above = {name: Condition(name, "above") for name in "abcd"}
     verdicts = {
         names: Claim("all are above", tuple(above[name] for name in names)).verdict(metrics, False)
         for names in ("a", "ab", "ac", "abc", "ad")
@@ -106,7 +110,7 @@ def test_intervals_of_shares_means_and_ranks() -> None:
     assert mean_interval(torch.tensor([2.0, 2.0])) == Interval(2.0, 2.0, 2.0)
     values = torch.randn(400, generator=keyed_generator(1), dtype=torch.float64)
     left = torch.stack([values[torch.arange(400) % 20 != block].mean() for block in range(20)])
-    (found,) = jackknife(left[:, None], values.mean()[None])
+    (found,) = jackknife_intervals(left[:, None], values.mean()[None])
     # the standard error of a mean, itself known to 1/√(2·19) from twenty blocks
     assert found.high - found.low == pytest.approx(2 * 1.96 / 20, rel=Z / 38**0.5)
     ranked = torch.stack([values, values**3], dim=1)
@@ -330,6 +334,22 @@ def test_scalar_moments_need_no_covariance() -> None:
     assert variance == pytest.approx(full.variance)
 
 
+def test_the_best_linear_estimate_is_that_of_a_gaussian_energy() -> None:
+    """On a Gaussian prior both are the posterior: the same means, and error bars that hold the truth as often as they say."""
+    mean, covariance = torch.full((36,), 0.4).double(), random_spd(keyed_generator(0), 1, 36, 0.01)[0]
+    energy = DenseGaussian(mean, covariance, (1, 6, 6), VarianceRange(1e-8, 1e4))
+    x = energy.sample(400, keyed_generator("one-shot"))
+    moments = ImageMoments(mean.reshape(1, 6, 6), covariance)
+    for degradation in (lv.Denoising(0.1), lv.Box(4, sigma=0.05), lv.GaussianBlur(0.7, sigma=0.05, size=5)):
+        found = one_shot.judge_noise(energy, moments, x, degradation, one_shot.OneShotSetting(least_std=1e-3))
+        torch.testing.assert_close(found.psnr, found.linear_psnr, rtol=1e-3, atol=1e-3)
+        metrics = one_shot.metrics_of(found)
+        assert abs(metrics["linear_coverage_90"] - 0.9) < 0.02
+        if not isinstance(degradation, lv.GaussianBlur):  # the pixels of a frequency basis have approximate error bars
+            torch.testing.assert_close(found.ratio, found.linear_ratio, rtol=1e-2, atol=1e-2)
+        assert metrics["zeros"] == 0
+
+
 def test_arithmetic_of_scale() -> None:
     cost_here = scale.Cost(1, seconds=2.0, operations=1e9, megabytes=10.0, fixed_megabytes=24.0, share=0.5)
     costs = {"celeba-64": cost_here}
@@ -377,6 +397,7 @@ SMALL: dict[str, tuple[Any, dict[str, Any]]] = {
     "correctors": (correctors, {"images": 2, "levels": 3, "steps": (0, 1, 8), "pilots": 1, "warm_up": 2, "shown": 2}),
     "posterior-samples": (posterior_samples, {"samples": 3, "images": 3, "steps": 3}),
     "gumbel": (gumbel, {"images": 12, "shown": 6}),
+    "one-shot": (one_shot, {"images": 3}),
     "guided-boxes": (guided_boxes, {"images": 2, "samples": 2, "evaluations": 4, "reference": 5, "shown": 2}),
     "cost": (cost, {"steps": 2, "repetitions": 2, "channels": 4, "side": 8, "embedding_images": 1}),
     "measurement-design": (measurement_design, {"counts": (4, 8), "images": 3, "each": 4, "spacing": 1, "shown": 2}),

@@ -13,7 +13,7 @@ from linverse.analytic import DenseGaussian
 from linverse.covariance import Covariance, VarianceRange
 from linverse.energy import Evaluation, evaluate_in_basis
 from linverse.rng import keyed_generator
-from linverse.training.bands import BANDS, FAMILIES, band_tests, jackknife, worst
+from linverse.training.bands import BANDS, NOISE_EXAMPLES, band_tests, jackknife, worst
 from linverse.training.floor import floor_test
 
 SHAPE = (1, 8, 8)
@@ -93,4 +93,4 @@ def test_jackknife_gives_the_standard_error_of_a_mean() -> None:
 
 
 def test_every_family_has_a_name_of_its_own() -> None:
-    assert len({f.name for f in FAMILIES}) == len(FAMILIES)
+    assert len({f.name for f in NOISE_EXAMPLES}) == len(NOISE_EXAMPLES)

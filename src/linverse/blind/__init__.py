@@ -2,7 +2,7 @@
 
 from linverse.blind.ascent import maximise
 from linverse.blind.automatic import FoundDegradation, find_degradation, search_blur, search_family
-from linverse.blind.estimate import BlindEstimate, estimate, log_evidence, noise_bound, noise_levels, restore
+from linverse.blind.estimate import BlindEstimate, estimate, integrated_mean, log_evidence, noise_bound, noise_levels
 from linverse.blind.families import (
     Family,
     Parameters,
@@ -43,12 +43,12 @@ __all__ = [
     "check_truth",
     "estimate",
     "find_degradation",
+    "integrated_mean",
     "log_evidence",
     "maximise",
     "noise_bound",
     "noise_levels",
     "reflecting",
-    "restore",
     "search",
     "search_blur",
     "search_family",

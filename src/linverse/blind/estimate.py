@@ -212,7 +212,7 @@ def noise_bound(energy: Energy, y: Tensor, variance: float, *, chunk: int = 128)
     return float((torch.cat(totals) * cov.multiplicity).square().mean().rsqrt())
 
 
-def restore(
+def integrated_mean(
     energy: Energy,
     result: BlindEstimate,
     *,

@@ -102,10 +102,10 @@ def check_samples(samples: Tensor, truth: Tensor) -> None:
         raise ValueError(f"it returned {int((~samples.isfinite()).sum())} NaN or infinite pixels")
 
 
-Judged = tuple[dict[str, Any], Tensor, dict[str, float]]
+UnitValues = tuple[dict[str, Any], Tensor, dict[str, float]]
 
 
-def measure_unit(plan: Plan, unit: Unit, solution: Solution, scorer: Scorer) -> Judged:
+def measure_unit(plan: Plan, unit: Unit, solution: Solution, scorer: Scorer) -> UnitValues:
     """Every per-image value of a unit, its features, and the seconds they took.
 
     Metrics and features are of the picture (clamped to [0, 1]), densities of the answer as it is.

@@ -20,7 +20,7 @@ from torch import Tensor
 from linverse.covariance import Covariance
 from linverse.energy import Energy, evaluate, fixed_shape, log_prob
 from linverse.evaluation.models import held_out, load_classifier, load_energy
-from linverse.experiments.claims import Claim, Comparison, interval_metrics, interval_of, mean_interval, share_interval
+from linverse.experiments.claims import Claim, Condition, interval_metrics, interval_of, mean_interval, share_interval
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.tables import ResultTable
 from linverse.files.saving import hash_weights
@@ -72,11 +72,11 @@ SAME = 0.02  # root mean square between pictures that look alike
 CLAIMS = (
     Claim(
         "digits can be generated in any order: a classifier is sure of at least half of them, in every order",
-        tuple(Comparison(f"{name}: share of digits that a classifier is sure of", "above", 0.5) for name in ORDERS),
+        tuple(Condition(f"{name}: share of digits that a classifier is sure of", "above", 0.5) for name in ORDERS),
     ),
     Claim(
         "each order gives a different digit from the same noise",
-        tuple(Comparison(f"distance of {a} and {b}", "above", SAME) for a, b in combinations(ORDERS, 2)),
+        tuple(Condition(f"distance of {a} and {b}", "above", SAME) for a, b in combinations(ORDERS, 2)),
     ),
 )
 FRAMES = 4  # equal parts of the path; each ends where a patch is done

@@ -74,7 +74,7 @@ PAPER: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class BlindOptions(PairOptions):
+class BlindExperimentOptions(PairOptions):
     """Models of the blind experiment."""
 
 
@@ -239,7 +239,7 @@ def blur_metrics(blurs: list[BlurFinding]) -> dict[str, float]:
     return out
 
 
-def run(out: Path, quick: bool, progress: Progress, options: BlindOptions) -> ExperimentResult:
+def run(out: Path, quick: bool, progress: Progress, options: BlindExperimentOptions) -> ExperimentResult:
     """Ask both energies."""
     setting = QUICK if quick else FULL
     energies = {"dual": load_energy(options.model), "single": load_companion(options.single_model)}

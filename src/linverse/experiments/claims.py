@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 
 from linverse.metrics import Interval, bootstrap_mean, bootstrap_statistic
+from linverse.metrics.bootstrap import jackknife_error
 
 CONFIRMED, REFUTED, UNTESTABLE, NOT_JUDGED = "confirmed", "refuted", "not testable here", "not judged"
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Condition:
     """A quantity of the record above or below a bound."""
 
     quantity: str
@@ -55,7 +56,7 @@ class Claim:
     """A sentence of the paper, and the comparisons that must all hold; `untestable` says why there are none."""
 
     text: str
-    rule: tuple[Comparison, ...] = ()
+    rule: tuple[Condition, ...] = ()
     untestable: str = ""
 
     def judge(self, metrics: dict[str, float], quick: bool) -> dict[str, Any]:
@@ -121,11 +122,10 @@ def from_standard_error(value: float, error: float) -> Interval:
     return Interval(value, value - 1.959964 * error, value + 1.959964 * error)
 
 
-def jackknife(values: Tensor, whole: Tensor) -> list[Interval]:
+def jackknife_intervals(values: Tensor, whole: Tensor) -> list[Interval]:
     """Intervals of statistics from those with one of g blocks left out, [g, K], and those of all, [K]."""
-    blocks = len(values)
-    error = ((blocks - 1) / blocks * (values - values.mean(0)).square().sum(0)).sqrt()
-    return [from_standard_error(v, e) for v, e in zip(whole.tolist(), error.tolist(), strict=True)]
+    pairs = zip(whole.tolist(), jackknife_error(values).tolist(), strict=True)
+    return [from_standard_error(value, error) for value, error in pairs]
 
 
 def correlation(pairs: Tensor) -> Tensor:

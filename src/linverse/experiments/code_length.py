@@ -27,7 +27,7 @@ from linverse.evaluation.models import held_out, load_energy
 from linverse.experiments.cache import Cache
 from linverse.experiments.claims import (
     Claim,
-    Comparison,
+    Condition,
     from_standard_error,
     interval_metrics,
     interval_of,
@@ -73,18 +73,18 @@ QUICK = replace(FULL, images=8, draws=2, floor_images=4, levels=6)
 
 def claims_of(has_jxl: bool, data: str) -> tuple[Claim, ...]:
     """The target of CIFAR-10, and the codec."""
-    below = Claim("below JPEG-XL on the same images, one file each", (Comparison("ours less JPEG-XL, files", "below"),))
-    sheet = Claim("below JPEG-XL of one sheet of all images", (Comparison("ours less JPEG-XL, sheet", "below"),))
+    below = Claim("below JPEG-XL on the same images, one file each", (Condition("ours less JPEG-XL, files", "below"),))
+    sheet = Claim("below JPEG-XL of one sheet of all images", (Condition("ours less JPEG-XL, sheet", "below"),))
     missing = "no encoder of JPEG-XL is installed (imagecodecs, or pillow-jxl-plugin)"
     return (
-        Claim(f"at most {TARGET:g} bits/dim", (Comparison("bits/dim", "below", TARGET),)),
+        Claim(f"at most {TARGET:g} bits/dim", (Condition("bits/dim", "below", TARGET),)),
         below if has_jxl else replace(below, rule=(), untestable=missing),
         sheet if has_jxl else replace(sheet, rule=(), untestable=missing),
         Claim(
             "normalised at the floor: the gap to the denoiser's bound is within 0.05 bits/dim",
             (
-                Comparison("gap at the floor, bits/dim", "above", -0.05),
-                Comparison("gap at the floor, bits/dim", "below", 0.05),
+                Condition("gap at the floor, bits/dim", "above", -0.05),
+                Condition("gap at the floor, bits/dim", "below", 0.05),
             ),
         ),
     )

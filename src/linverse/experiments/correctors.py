@@ -22,7 +22,7 @@ from linverse.degradations.tasks import parse_task
 from linverse.energy import fixed_shape
 from linverse.evaluation.models import chunks, held_out, load_energy
 from linverse.experiments.cache import Cache
-from linverse.experiments.claims import Claim, Comparison, interval_metrics, interval_of, mean_interval
+from linverse.experiments.claims import Claim, Condition, interval_metrics, interval_of, mean_interval
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.tables import ResultTable
 from linverse.files.saving import hash_weights
@@ -43,16 +43,16 @@ THEIRS: dict[str, dict[int, float]] = {
 SAME = 0.002
 
 CLAIMS = (
-    Claim("more MALA steps improve LPIPS", (Comparison("LPIPS of MALA, 8 steps less 1", "below"),)),
+    Claim("more MALA steps improve LPIPS", (Condition("LPIPS of MALA, 8 steps less 1", "below"),)),
     Claim(
         "more ULA steps do not improve LPIPS",
-        (Comparison("LPIPS of ULA, 8 steps less 1", "above", -SAME),),
+        (Condition("LPIPS of ULA, 8 steps less 1", "above", -SAME),),
     ),
     Claim(
         "more steps of the paper's own ULA do not improve LPIPS",
-        (Comparison("LPIPS of paper's ULA, 8 steps less 1", "above", -SAME),),
+        (Condition("LPIPS of paper's ULA, 8 steps less 1", "above", -SAME),),
     ),
-    Claim("with 8 steps MALA has a lower LPIPS than ULA", (Comparison("LPIPS of MALA less ULA, 8 steps", "below"),)),
+    Claim("with 8 steps MALA has a lower LPIPS than ULA", (Condition("LPIPS of MALA less ULA, 8 steps", "below"),)),
 )
 
 

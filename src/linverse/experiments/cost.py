@@ -23,7 +23,7 @@ from linverse.covariance import identity
 from linverse.degradations.tasks import parse_task
 from linverse.energy import fixed_shape
 from linverse.evaluation.models import held_out
-from linverse.experiments.claims import Claim, Comparison, interval_metrics, interval_of, mean_interval
+from linverse.experiments.claims import Claim, Condition, interval_metrics, interval_of, mean_interval
 from linverse.experiments.companions import load_with_companions
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.tables import ResultTable
@@ -41,14 +41,14 @@ CLAIMS = (
     Claim(
         "at as many evaluations ours takes a time comparable with that of DPS (within a factor of 1.5)",
         (
-            Comparison("seconds of ours over dps", "below", COMPARABLE),
-            Comparison("seconds of ours over dps", "above", 1 / COMPARABLE),
+            Condition("seconds of ours over dps", "below", COMPARABLE),
+            Condition("seconds of ours over dps", "above", 1 / COMPARABLE),
         ),
     ),
-    Claim("RED-Diff is the fastest of the three", (Comparison("seconds of ours over red-diff", "above", 1.0),)),
+    Claim("RED-Diff is the fastest of the three", (Condition("seconds of ours over red-diff", "above", 1.0),)),
     Claim(
         "the two-branch embedding adds no significant overhead (at most a tenth)",
-        (Comparison("two-branch over isotropic", "below", SMALL),),
+        (Condition("two-branch over isotropic", "below", SMALL),),
     ),
 )
 

@@ -55,7 +55,7 @@ class NoiseErrors:
 
 
 @dataclass(frozen=True)
-class Found:
+class DigitFindings:
     """What the figure shows: generated digits, and the errors of blind noise levels by variance."""
 
     images: Tensor
@@ -120,7 +120,7 @@ def run(out: Path, quick: bool, progress: Progress, options: DigitsOptions) -> E
     return ExperimentResult(
         metrics,
         {"source": "not in the paper: the target is ours, a model that passes its self-tests in four CPU minutes"},
-        Found(drawn, errors),
+        DigitFindings(drawn, errors),
         {"steps": steps, "preset": "digits"},
         {"digits": hash_weights(energy)},
         {"training": 0, "noise": 0},

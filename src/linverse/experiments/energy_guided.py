@@ -27,7 +27,7 @@ from linverse.degradations import Inpainting
 from linverse.energy import Energy, fixed_shape
 from linverse.evaluation.models import HeldOut, chunks, evaluate_many, held_out, load_classifier, load_energy
 from linverse.experiments.cache import Cache
-from linverse.experiments.claims import Claim, Comparison, interval_metrics, interval_of, mean_interval, share_interval
+from linverse.experiments.claims import Claim, Condition, interval_metrics, interval_of, mean_interval, share_interval
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.tables import ResultTable
 from linverse.files.saving import hash_weights
@@ -64,7 +64,7 @@ def few_pixels(rule: str, words: str) -> Claim:
     """The paper's claim, for one of the rules."""
     claim = f"with 50, 100 and 150 pixels {words} errs less than the geometric path"
     return Claim(
-        claim, tuple(Comparison(f"error of {rule} less geometric, {keep} pixels", "below") for keep in (50, 100, 150))
+        claim, tuple(Condition(f"error of {rule} less geometric, {keep} pixels", "below") for keep in (50, 100, 150))
     )
 
 
@@ -75,8 +75,8 @@ CLAIMS = (
     Claim(
         "with 300 pixels both reach the error of clean images (within one in a hundred)",
         (
-            Comparison("error of mirror less clean, 300 pixels", "below", 0.01),
-            Comparison("error of geometric less clean, 300 pixels", "below", 0.01),
+            Condition("error of mirror less clean, 300 pixels", "below", 0.01),
+            Condition("error of geometric less clean, 300 pixels", "below", 0.01),
         ),
     ),
 )
@@ -152,7 +152,7 @@ class Gallery:
 
 
 @dataclass(frozen=True)
-class Found:
+class GuidedFindings:
     """All that the figure shows: the numbers, pictures for each number of pixels, and which rule is called guided."""
 
     metrics: dict[str, float]
@@ -332,5 +332,5 @@ def run(out: Path, quick: bool, progress: Progress, options: EnergyGuidedOptions
         galleries.append(gallery)
         progress("measured pixels", done + 1, len(setting.keeps))
     configuration = asdict(setting) | {"evaluations": options.evaluations}
-    found_all, tables = Found(metrics, galleries, options.guided), (table_of(metrics, setting.keeps),)
+    found_all, tables = GuidedFindings(metrics, galleries, options.guided), (table_of(metrics, setting.keeps),)
     return ExperimentResult(metrics, PAPER, found_all, configuration, weights, {"seed": setting.seed}, CLAIMS, tables)

@@ -23,7 +23,7 @@ from torch import Tensor
 from linverse.analytic import GaussianScaleMixture
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.energy import Energy, evaluate
-from linverse.experiments.claims import Claim, Comparison, interval_metrics, interval_of
+from linverse.experiments.claims import Claim, Condition, interval_metrics, interval_of
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.gsm_training import (
     Objective,
@@ -57,17 +57,17 @@ PAPER: dict[str, Any] = {
 CLAIMS = (
     Claim(
         "dual score matching captures the true energy (within 0.01 nats per dimension)",
-        (Comparison("error of dual in nats per dimension", "below", 0.01),),
+        (Condition("error of dual in nats per dimension", "below", 0.01),),
     ),
     Claim(
         "single score matching fails, even after global normalisation (off by more than 0.05)",
-        (Comparison("error of single in nats per dimension", "above", 0.05),),
+        (Condition("error of single in nats per dimension", "above", 0.05),),
     ),
     Claim(
         "single learns the score within the data's support (to a twentieth) but not outside of it",
         (
-            Comparison("score error of single on the support", "below", 0.05),
-            Comparison("score error of single anywhere", "above", 0.05),
+            Condition("score error of single on the support", "below", 0.05),
+            Condition("score error of single anywhere", "above", 0.05),
         ),
     ),
 )

@@ -23,7 +23,7 @@ from linverse.degradations import Box, Degradation, RandomPixels
 from linverse.energy import fixed_shape
 from linverse.evaluation.models import held_out, load_energy
 from linverse.experiments.cache import Cache
-from linverse.experiments.claims import Claim, Comparison, interval_metrics, interval_of, mean_interval
+from linverse.experiments.claims import Claim, Condition, interval_metrics, interval_of, mean_interval
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.tables import ResultTable
 from linverse.files.saving import hash_weights
@@ -53,7 +53,7 @@ PROBLEMS = ("boxes", "digits")
 CLAIMS = tuple(
     Claim(
         f"on large boxes guidance loses: LPIPS of the {rule} rule is above that of the geometric path",
-        (Comparison(f"boxes: LPIPS of {rule} less geometric", "above"),),
+        (Condition(f"boxes: LPIPS of {rule} less geometric", "above"),),
     )
     for rule in ("mirror", "magnitude")
 )
@@ -95,7 +95,7 @@ QUICK = replace(FULL, images=3, samples=2, evaluations=10, reference=12, shown=3
 
 
 @dataclass(frozen=True)
-class Drawn:
+class PathSamples:
     """Samples [K, N, C, H, W] along a path, and the evaluations of one."""
 
     samples: Tensor
@@ -131,7 +131,7 @@ def draw(
     evaluations: int,
     options: GuidedBoxesOptions,
     seed: int,
-) -> Drawn:
+) -> PathSamples:
     """K samples of each measurement; fills and noise are the same for every path."""
     found, used = [], 0
     for number in range(samples):
@@ -141,7 +141,7 @@ def draw(
         result = sample(energy, lifted.y, lifted.cov, path, generator=generator)
         found.append(result.samples)
         used = max(used, result.evaluations)
-    return Drawn(torch.stack(found), used)
+    return PathSamples(torch.stack(found), used)
 
 
 def hidden_variance(samples: Tensor, hidden: Tensor) -> Tensor:
@@ -158,7 +158,9 @@ def ratio_interval(above: Tensor, below: Tensor) -> Interval:
     return bootstrap_statistic(pairs, lambda rows: rows[:, 0].mean() / rows[:, 1].mean(), resamples=400)
 
 
-def metrics_of(name: str, drawn: dict[str, Drawn], reference: Drawn, x: Tensor, hidden: Tensor) -> dict[str, float]:
+def metrics_of(
+    name: str, drawn: dict[str, PathSamples], reference: PathSamples, x: Tensor, hidden: Tensor
+) -> dict[str, float]:
     """Quality and variance of every path, and its quality against the geometric one."""
     perceptual = METRICS["LPIPS-Alex"].function if "LPIPS-Alex" in available_metrics() else None
     exact = hidden_variance(reference.samples, hidden)
@@ -187,7 +189,7 @@ def run(out: Path, quick: bool, progress: Progress, options: GuidedBoxesOptions)
     metrics: dict[str, float] = {}
     shown: dict[str, dict[str, Tensor]] = {}
     weights: dict[str, str] = {}
-    cache = Cache.of("guided-boxes", out, Drawn)
+    cache = Cache.of("guided-boxes", out, PathSamples)
     for number, name in enumerate(PROBLEMS):
         model, data = (options.model, options.data) if name == "boxes" else (options.digits_model, options.digits_data)
         energy = load_energy(model)
@@ -227,7 +229,7 @@ def _drawn(
     setting: GuidedBoxesSetting,
     path: str,
     evaluations: int,
-) -> Drawn:
+) -> PathSamples:
     make = partial(draw, energy, posterior, path, setting.samples, evaluations, options, setting.seed)
     return cache.get(f"{name}-{path}-{evaluations}", made_from, make)
 

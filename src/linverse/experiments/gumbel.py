@@ -20,7 +20,7 @@ from torch import Tensor
 from linverse.energy import Energy, fixed_shape, log_prob
 from linverse.evaluation.models import chunks, held_out, load_energy
 from linverse.experiments.cache import Cache
-from linverse.experiments.claims import Claim, Comparison, correlation, interval_metrics, interval_of, mean_interval
+from linverse.experiments.claims import Claim, Condition, correlation, interval_metrics, interval_of, mean_interval
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.tables import ResultTable
 from linverse.extras import require
@@ -129,16 +129,16 @@ def grey_images(x: Tensor) -> Tensor:
 def claims_of(grey: Tensor, channels: int) -> tuple[Claim, ...]:
     """The last can be tested only where some images are grey and others are not."""
     few = f"{int(grey.sum())} of {len(grey)} images are grey" if channels > 1 else "all images of this set are grey"
-    second = Claim("grey images form a mode of higher probability", (Comparison("grey less colour, dB/dim", "above"),))
+    second = Claim("grey images form a mode of higher probability", (Condition("grey less colour, dB/dim", "above"),))
     return (
         Claim(
             "log p is well fitted by Gumbel's distribution",
             (
-                Comparison("Kolmogorov–Smirnov distance of Gumbel", "below", CLOSE),
-                Comparison("log-likelihood of Gumbel less normal", "above"),
+                Condition("Kolmogorov–Smirnov distance of Gumbel", "below", CLOSE),
+                Condition("log-likelihood of Gumbel less normal", "above"),
             ),
         ),
-        Claim("simple images are the more probable ones", (Comparison("correlation with total variation", "below"),)),
+        Claim("simple images are the more probable ones", (Condition("correlation with total variation", "below"),)),
         second if int(grey.sum()) >= 20 else replace(second, rule=(), untestable=few),
     )
 

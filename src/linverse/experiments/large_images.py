@@ -24,7 +24,7 @@ from linverse.evaluation.models import load_energy
 from linverse.experiments.cache import Cache
 from linverse.experiments.claims import (
     Claim,
-    Comparison,
+    Condition,
     interval_metrics,
     interval_of,
     mean_interval,
@@ -55,13 +55,13 @@ def table_claims(side: int) -> tuple[Claim, ...]:
     return tuple(
         Claim(
             f"box {side}: ours has the lowest {metric}",
-            tuple(Comparison(f"box {side}: {metric} of ours less {rival}", "below") for rival in rivals),
+            tuple(Condition(f"box {side}: {metric} of ours less {rival}", "below") for rival in rivals),
         )
         for metric in ("LPIPS", "DISTS")
     ) + (
         Claim(
             f"box {side}: RED-Diff has a higher PSNR than ours",
-            (Comparison(f"box {side}: PSNR of ours less red-diff", "below"),),
+            (Condition(f"box {side}: PSNR of ours less red-diff", "below"),),
         ),
     )
 
@@ -71,11 +71,11 @@ CLAIMS = (
     *table_claims(50),
     Claim(
         "the side of the box is found, in at least seven of ten pictures",
-        (Comparison("share of exact sides", "above", 0.7),),
+        (Condition("share of exact sides", "above", 0.7),),
     ),
     Claim(
         "σ₁ is found within a tenth (the paper's estimate is 0.2 where it was 1)",
-        (Comparison("estimated σ₁", "above", 0.9), Comparison("estimated σ₁", "below", 1.1)),
+        (Condition("estimated σ₁", "above", 0.9), Condition("estimated σ₁", "below", 1.1)),
     ),
 )
 
@@ -140,7 +140,7 @@ def solve(energy: LearnedEnergy, name: str, x: Tensor, box: int, setting: LargeI
     return torch.cat(out)
 
 
-def judge(restored: dict[str, Tensor], x: Tensor, label: str) -> dict[str, float]:
+def solver_metrics(restored: dict[str, Tensor], x: Tensor, label: str) -> dict[str, float]:
     """Every metric of every solver, and ours less each of the others."""
     out: dict[str, float] = {}
     for metric in (name for name in METRICS if name in available_metrics()):
@@ -195,7 +195,7 @@ def run(out: Path, quick: bool, progress: Progress, options: LargeImagesOptions)
             name: cache.get(f"box-{box}-{name}", made_from, partial(solve, energy, name, x, box, setting))
             for name in SOLVERS
         }
-        metrics |= judge(restored, x, f"box {box}")
+        metrics |= solver_metrics(restored, x, f"box {box}")
         seen = Box(box).operator(x[: setting.shown])
         shown[box] = {"truth": x[: setting.shown], "measured": seen} | {
             n: r[: setting.shown] for n, r in restored.items()

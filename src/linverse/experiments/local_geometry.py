@@ -22,7 +22,7 @@ from linverse.covariance import identity
 from linverse.energy import fixed_shape
 from linverse.evaluation.models import held_out, load_energy
 from linverse.experiments.cache import Cache
-from linverse.experiments.claims import Claim, Comparison, interval_metrics, interval_of, mean_interval
+from linverse.experiments.claims import Claim, Condition, interval_metrics, interval_of, mean_interval
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.tables import ResultTable
 from linverse.files.saving import hash_weights
@@ -33,15 +33,15 @@ from linverse.rng import keyed_generator, normal_like
 CLAIMS = (
     Claim(
         "U is less curved along tangents than along random directions",
-        (Comparison("curvature of tangents less random", "below"),),
+        (Condition("curvature of tangents less random", "below"),),
     ),
     Claim(
         "a translation of the picture lies in its tangent space more than in another's",
-        (Comparison("translation in its own tangents less another's", "above"),),
+        (Condition("translation in its own tangents less another's", "above"),),
     ),
     Claim(
         "the local dimension falls with the noise",
-        (Comparison("local dimension, strongest noise less weakest", "below"),),
+        (Condition("local dimension, strongest noise less weakest", "below"),),
     ),
 )
 

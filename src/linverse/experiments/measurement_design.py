@@ -20,7 +20,7 @@ from linverse.degradations import Inpainting
 from linverse.energy import fixed_shape
 from linverse.evaluation.models import HeldOut, chunks, held_out, load_classifier, load_energy
 from linverse.experiments.cache import Cache
-from linverse.experiments.claims import Claim, Comparison, interval_metrics, interval_of, mean_interval, share_interval
+from linverse.experiments.claims import Claim, Condition, interval_metrics, interval_of, mean_interval, share_interval
 from linverse.experiments.energy_guided import random_masks
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.tables import Cell, ResultTable
@@ -65,7 +65,7 @@ QUICK = replace(FULL, counts=(10, 20), images=8, each=10, shown=3)
 CLAIMS = tuple(
     Claim(
         f"digits are named from {count} chosen pixels with fewer errors than from {count} random ones",
-        (Comparison(f"error of chosen less random, {count} pixels", "below"),),
+        (Condition(f"error of chosen less random, {count} pixels", "below"),),
     )
     for count in (20, 50)
 )

@@ -20,7 +20,7 @@ from linverse.covariance import SpatialCovariance
 from linverse.degradations.masks import centre_box
 from linverse.energy import Energy, fixed_shape
 from linverse.evaluation.models import PairOptions, evaluate_many, held_out, load_companion, load_energy
-from linverse.experiments.claims import Claim, Comparison, interval_metrics, interval_of, mean_interval
+from linverse.experiments.claims import Claim, Condition, interval_metrics, interval_of, mean_interval
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.tables import ResultTable
 from linverse.files.saving import hash_weights
@@ -73,7 +73,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Found:
+class MmseFindings:
     """What the figure shows: sweeps by model and side, and rows of images."""
 
     sweeps: dict[str, dict[int, Sweep]]
@@ -161,7 +161,7 @@ def claims_of(models: dict[str, LearnedEnergy], setting: MmseSetting) -> tuple[C
     return tuple(
         Claim(
             f"box {side}: the dual objective denoises better than the single one at equal steps",
-            () if reason else (Comparison(f"mean gain of dual over single in dB, box {side}", "above"),),
+            () if reason else (Condition(f"mean gain of dual over single in dB, box {side}", "above"),),
             reason,
         )
         for side in setting.sides
@@ -219,7 +219,7 @@ def run(out: Path, quick: bool, progress: Progress, options: MmseOptions) -> Exp
             progress(name, done + 1, len(setting.sides))
     shown = examples(models["dual"], x[: setting.shown], setting)
     weights = {name: hash_weights(energy) for name, energy in models.items()}
-    found = Found(sweeps, shown, setting)
+    found = MmseFindings(sweeps, shown, setting)
     metrics = metrics_of(sweeps, setting) | mean_gains(sweeps, setting)
     claims, tables = claims_of(models, setting), tables_of(sweeps, metrics, setting)
     return ExperimentResult(metrics, PAPER, found, asdict(setting), weights, {"seed": setting.seed}, claims, tables)

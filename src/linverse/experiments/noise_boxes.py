@@ -18,7 +18,7 @@ from linverse.blind.search import log_spaced, sigma_limits
 from linverse.energy import Energy
 from linverse.experiments.claims import (
     Claim,
-    Comparison,
+    Condition,
     interval_metrics,
     interval_of,
     median_interval,
@@ -40,7 +40,7 @@ BOX_CLAIMS = (
     *(
         Claim(
             f"s = {side}, σ₁ = {sigma:g}: the side is found, in at least nine of ten images",
-            (Comparison(f"{case_name('dual', side, sigma)}: share of exact sides", "above", 0.9),),
+            (Condition(f"{case_name('dual', side, sigma)}: share of exact sides", "above", 0.9),),
         )
         for side, sigma in PAPERS_CASES
     ),
@@ -48,8 +48,8 @@ BOX_CLAIMS = (
         Claim(
             f"s = {side}, σ₁ = {sigma:g}: the noise is found, within a tenth",
             (
-                Comparison(f"{case_name('dual', side, sigma)}: estimated over true σ₁", "above", 0.9),
-                Comparison(f"{case_name('dual', side, sigma)}: estimated over true σ₁", "below", 1.1),
+                Condition(f"{case_name('dual', side, sigma)}: estimated over true σ₁", "above", 0.9),
+                Condition(f"{case_name('dual', side, sigma)}: estimated over true σ₁", "below", 1.1),
             ),
         )
         for side, sigma in PAPERS_CASES
@@ -57,7 +57,7 @@ BOX_CLAIMS = (
     Claim(
         "an energy without the covariance score fails: it finds fewer than half of the sides",
         tuple(
-            Comparison(f"{case_name('single', side, sigma)}: share of exact sides", "below", 0.5)
+            Condition(f"{case_name('single', side, sigma)}: share of exact sides", "below", 0.5)
             for side, sigma in PAPERS_CASES
         ),
     ),

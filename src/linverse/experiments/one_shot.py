@@ -13,6 +13,7 @@ whose linear standard deviation √P_ii exceeds `least_std` (what any prior know
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -35,7 +36,7 @@ from linverse.models.bases.moments import ImageMoments
 from linverse.posterior import Posterior
 from linverse.progress import Progress
 from linverse.rng import keyed_generator
-from linverse.training.bands import FAMILIES
+from linverse.training.bands import NOISE_EXAMPLES
 from linverse.typicality import measurement_typicality, reference_images, score_images
 
 PAPER: dict[str, Any] = {
@@ -75,13 +76,17 @@ FULL, QUICK = OneShotSetting(), OneShotSetting(images=8)
 CLAIMED = 0.03  # standard deviation of the noise that a model is told strangers have
 
 
-def problems(side: int) -> dict[str, Degradation]:
-    """The kinds of noise that are judged, for images of a side: those of the self-tests."""
-    return {family.name: family.make((side, side)) for family in FAMILIES}
+def kinds_of_noise(size: tuple[int, int]) -> dict[str, Degradation]:
+    """What is judged: the noise of the self-tests, as far as it fits images of a size (a kernel may be larger than they are)."""
+    out = {}
+    for example in NOISE_EXAMPLES:
+        with suppress(ValueError):
+            out[example.name] = example.make(size)
+    return out
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedNoise:
     """One kind of noise: PSNR of each image [N], ours and linear; error ÷ std of the pixels that count, ours and linear; share of zeros.
 
     `shown` holds rows of images by their titles.
@@ -116,9 +121,9 @@ def linear_posterior(moments: ImageMoments, measurement: Measurement, posterior:
     return mean.reshape(measurement.shape), variance.sqrt().reshape(1, *moments.mean.shape)
 
 
-def judge(
+def judge_noise(
     energy: Energy, moments: ImageMoments, x: Tensor, degradation: Degradation, setting: OneShotSetting
-) -> Judged:
+) -> JudgedNoise:
     """Ours and the linear estimate on the same measurements."""
     name = repr(degradation)
     measurement = degradation.measure(x, keyed_generator(setting.seed, "one-shot", name))
@@ -131,7 +136,7 @@ def judge(
     def psnr(estimate: Tensor) -> Tensor:
         return -10 * (estimate - x).square().flatten(1).mean(dim=1).log10()
 
-    return Judged(
+    return JudgedNoise(
         psnr(mean),
         psnr(linear),
         ((mean - x) / std.clamp_min(tiny))[where],
@@ -141,7 +146,7 @@ def judge(
     )
 
 
-def metrics_of(found: Judged) -> dict[str, float]:
+def metrics_of(found: JudgedNoise) -> dict[str, float]:
     """Gain over the linear estimate with its paired standard error, and what the error bars are worth."""
     gain = found.psnr - found.linear_psnr
     (_, high) = gaussian_interval(torch.zeros(()), torch.ones(()))
@@ -209,14 +214,16 @@ def run(out: Path, quick: bool, progress: Progress, options: OneShotOptions) -> 
     energy = load_energy(options.model)
     channels, height, width = fixed_shape(energy)
     x = held_out(options.data, setting.images, (channels, height, width)).x
-    cache = Cache.of("one-shot", out, Judged, Stranger, ImageMoments)
+    cache = Cache.of("one-shot", out, JudgedNoise, Stranger, ImageMoments)
     made_from = {"model": hash_weights(energy), "data": options.data} | asdict(setting)
     train = load_images(options.data, "train", size=(height, width), channels=channels)
     moments = cache.get("moments", {"data": options.data}, partial(image_moments, train))
-    found: dict[str, Judged] = {}
-    kinds = problems(min(height, width))
+    found: dict[str, JudgedNoise] = {}
+    kinds = kinds_of_noise((height, width))
     for number, (name, degradation) in enumerate(kinds.items()):
-        found[name] = cache.get(f"task-{number}", made_from, partial(judge, energy, moments, x, degradation, setting))
+        found[name] = cache.get(
+            f"task-{number}", made_from, partial(judge_noise, energy, moments, x, degradation, setting)
+        )
         progress("one-shot", number + 1, len(kinds) + 1)
     odd = cache.get("strangers", made_from, partial(meet_strangers, energy, x, setting))
     progress("one-shot", len(kinds) + 1, len(kinds) + 1)

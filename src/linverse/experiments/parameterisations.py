@@ -36,7 +36,7 @@ class FormsOptions:
 
 
 @dataclass(frozen=True)
-class Found:
+class FormFindings:
     """What the figure shows: the numbers, and errors of blind noise levels by form and variance."""
 
     metrics: dict[str, float]
@@ -62,7 +62,7 @@ def run(out: Path, quick: bool, progress: Progress, options: FormsOptions) -> Ex
     return ExperimentResult(
         metrics,
         {"source": "the paper uses the inner product and compares with no other form"},
-        Found(metrics, errors),
+        FormFindings(metrics, errors),
         {"steps": steps, "preset": "digits"},
         hashes,
         {"training": 0, "noise": 0},

@@ -25,7 +25,7 @@ from linverse.evaluation.models import chunks, held_out
 from linverse.evaluation.networks import Models
 from linverse.evaluation.plan import FLOOR_FACTOR
 from linverse.experiments.cache import Cache
-from linverse.experiments.claims import Claim, Comparison, correlation, interval_metrics, interval_of, mean_interval
+from linverse.experiments.claims import Claim, Condition, correlation, interval_metrics, interval_of, mean_interval
 from linverse.experiments.companions import load_with_companions
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.gumbel import total_variation
@@ -39,32 +39,30 @@ SOLVERS = ("dps", "red-diff", "ours")
 BATCH = 32
 
 CLAIMS = (
-    Claim(
-        "samples of DPS are less probable than the truth under the prior", (Comparison("prior gap of dps", "below"),)
-    ),
-    Claim("those of RED-Diff are more probable", (Comparison("prior gap of red-diff", "above"),)),
+    Claim("samples of DPS are less probable than the truth under the prior", (Condition("prior gap of dps", "below"),)),
+    Claim("those of RED-Diff are more probable", (Condition("prior gap of red-diff", "above"),)),
     Claim(
         "the prior probabilities of our samples lie nearest to the truth's",
         (
-            Comparison("absolute prior gap of ours less dps", "below"),
-            Comparison("absolute prior gap of ours less red-diff", "below"),
+            Condition("absolute prior gap of ours less dps", "below"),
+            Condition("absolute prior gap of ours less red-diff", "below"),
         ),
     ),
     Claim(
         "samples of DPS and RED-Diff have a lower posterior probability than ours",
         (
-            Comparison("posterior gap of ours less dps", "above"),
-            Comparison("posterior gap of ours less red-diff", "above"),
+            Condition("posterior gap of ours less dps", "above"),
+            Condition("posterior gap of ours less red-diff", "above"),
         ),
     ),
     Claim(
         "the posterior probability of our samples is slightly lower than the truth's (by at most 0.1 nats per hidden pixel)",
         (
-            Comparison("posterior gap of ours per hidden pixel", "below"),
-            Comparison("posterior gap of ours per hidden pixel", "above", -0.1),
+            Condition("posterior gap of ours per hidden pixel", "below"),
+            Condition("posterior gap of ours per hidden pixel", "above", -0.1),
         ),
     ),
-    Claim("smooth images have a higher probability", (Comparison("correlation with total variation", "below"),)),
+    Claim("smooth images have a higher probability", (Condition("correlation with total variation", "below"),)),
 )
 
 
@@ -97,7 +95,7 @@ QUICK = replace(FULL, samples=4, images=4, steps=8, shown=2)
 
 
 @dataclass(frozen=True)
-class Judged:
+class SampleDensities:
     """Restorations [N, C, H, W] and both log-densities of each, [N], nats."""
 
     images: Tensor
@@ -109,10 +107,10 @@ class Judged:
 class SampleSet:
     """The truth and the measurement, [n or 1, C, H, W]; what was not measured; the truth's densities; each solver's answers."""
 
-    truth: Judged
+    truth: SampleDensities
     raw: Tensor
     missing: Tensor
-    solved: dict[str, Judged]
+    solved: dict[str, SampleDensities]
 
 
 def audited(degradation_text: str, size: tuple[int, int], energy: Energy) -> Degradation:
@@ -121,7 +119,9 @@ def audited(degradation_text: str, size: tuple[int, int], energy: Energy) -> Deg
     return parse_task(degradation_text, size, sigma=max(plain.sigma, (FLOOR_FACTOR * energy.range.minimum) ** 0.5))
 
 
-def judge(energy: Energy, x: Tensor, degradation: Degradation, raw: Tensor, key: tuple[int | str, ...]) -> Judged:
+def sample_densities(
+    energy: Energy, x: Tensor, degradation: Degradation, raw: Tensor, key: tuple[int | str, ...]
+) -> SampleDensities:
     """Densities of images under measurements, one each."""
     parts = []
     for rows in chunks(len(x), BATCH):
@@ -129,12 +129,12 @@ def judge(energy: Energy, x: Tensor, degradation: Degradation, raw: Tensor, key:
         found = densities(energy, x[rows], noise, degradation, raw[rows])
         parts.append((found[PRIOR], found[POSTERIOR]))
     prior, posterior = (torch.cat(part) for part in zip(*parts, strict=True))
-    return Judged(x, prior.double(), posterior.double())
+    return SampleDensities(x, prior.double(), posterior.double())
 
 
 def solve(
     models: Models, name: str, degradation: Degradation, raw: Tensor, setting: PosteriorSamplesSetting, label: str
-) -> Judged:
+) -> SampleDensities:
     """A solver's answer to each measurement, judged."""
     model = models.energy if METHODS[name].needs == "energy" else denoiser_of(models)
     settings: dict[str, Any] = {} if setting.steps is None else {"steps": setting.steps}
@@ -142,7 +142,9 @@ def solve(
     for rows in chunks(len(raw), BATCH):
         generator = keyed_generator(setting.seed, "posterior-samples", label, rows.start)
         parts.append(METHODS[name].solve(model, degradation, raw[rows], generator, **settings).samples)
-    return judge(models.energy, torch.cat(parts), degradation, raw, (setting.seed, "posterior-samples", "floor"))
+    return sample_densities(
+        models.energy, torch.cat(parts), degradation, raw, (setting.seed, "posterior-samples", "floor")
+    )
 
 
 def denoiser_of(models: Models) -> Any:
@@ -166,7 +168,7 @@ def collect(
         name: keep(f"{label}-{name}", partial(solve, models, name, degradation, many, setting, label))
         for name in SOLVERS
     }
-    truth = judge(models.energy, x, degradation, raw, (setting.seed, "posterior-samples", "floor"))
+    truth = sample_densities(models.energy, x, degradation, raw, (setting.seed, "posterior-samples", "floor"))
     seen = degradation.operator(torch.ones_like(x[:1]))
     return SampleSet(truth, raw, seen.mean(dim=1, keepdim=True) < 0.5, solved)
 
@@ -209,7 +211,7 @@ def run(out: Path, quick: bool, progress: Progress, options: PosteriorSamplesOpt
     weights = {"model": hash_weights(models.energy)}  # type: ignore[arg-type]
     if isinstance(models.score, torch.nn.Module):
         weights["score"] = hash_weights(models.score)
-    cache = Cache.of("posterior-samples", out, Judged)
+    cache = Cache.of("posterior-samples", out, SampleDensities)
     keep = cache.keeper(weights | asdict(options) | asdict(setting))
     one = collect(models, x[:1], setting.samples, degradation, setting, "one", keep)
     progress("measurements", 1, 2)

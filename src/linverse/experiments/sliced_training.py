@@ -24,7 +24,7 @@ from torch.autograd import forward_ad
 from linverse.covariance import Covariance
 from linverse.data.digits import load_digits
 from linverse.experiments.cache import Cache
-from linverse.experiments.claims import Claim, Comparison, interval_metrics, interval_of, mean_interval
+from linverse.experiments.claims import Claim, Condition, interval_metrics, interval_of, mean_interval
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.tables import Cell, ResultTable
 from linverse.models.energies.learned import LearnedEnergy
@@ -43,10 +43,10 @@ OPTIMISER = OptimiserConfig(rate=1e-3, warmup=20, decay="none")
 CLAIMS = (
     Claim(
         "a sliced step takes less time than a double backward",
-        (Comparison("seconds of sliced over double", "below", 1.0),),
+        (Condition("seconds of sliced over double", "below", 1.0),),
     ),
-    Claim("it keeps less memory for its backward", (Comparison("bytes of sliced over double", "below", 1.0),)),
-    Claim("at equal time it reaches a lower loss", (Comparison("loss of sliced less double", "below"),)),
+    Claim("it keeps less memory for its backward", (Condition("bytes of sliced over double", "below", 1.0),)),
+    Claim("at equal time it reaches a lower loss", (Condition("loss of sliced less double", "below"),)),
 )
 
 

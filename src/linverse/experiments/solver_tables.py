@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from linverse.experiments.claims import Claim, Comparison
+from linverse.experiments.claims import Claim, Condition
 
 OURS = "ours"
 KID = "KID"
@@ -39,7 +39,7 @@ def quantity(task: str, metric: str, method: str = "") -> str:
 
 def leads(task: str, metric: str, rivals: tuple[str, ...], words: str, better: Literal["above", "below"]) -> Claim:
     """Ours is better than every rival."""
-    return Claim(words, tuple(Comparison(quantity(task, metric, rival), better) for rival in rivals))
+    return Claim(words, tuple(Condition(quantity(task, metric, rival), better) for rival in rivals))
 
 
 MAIN_RIVALS, RIVALS = ("dps", "red-diff", "daps", "palette"), ("dps", "red-diff")
@@ -69,7 +69,7 @@ def main_claims() -> tuple[Claim, ...]:
             leads(task, KID, MAIN_RIVALS, f"{words}: ours is nearest to the images as a set (the paper: FID)", "below"),
             Claim(
                 f"{words}: RED-Diff has a higher PSNR than ours",
-                (Comparison(quantity(task, "PSNR", "red-diff"), "below"),),
+                (Condition(quantity(task, "PSNR", "red-diff"), "below"),),
             ),
         ]
     return tuple(claims)
@@ -147,15 +147,15 @@ TABLES: dict[str, SolverTable] = {
             Claim(
                 "random pixels: ours performs like DPS (LPIPS within 0.01)",
                 (
-                    Comparison(quantity("random-pixels", "LPIPS", "dps"), "below", 0.01),
-                    Comparison(quantity("random-pixels", "LPIPS", "dps"), "above", -0.01),
+                    Condition(quantity("random-pixels", "LPIPS", "dps"), "below", 0.01),
+                    Condition(quantity("random-pixels", "LPIPS", "dps"), "above", -0.01),
                 ),
             ),
             Claim(
                 "vertical half: ours performs like DPS (LPIPS within 0.01)",
                 (
-                    Comparison(quantity("right-half", "LPIPS", "dps"), "below", 0.01),
-                    Comparison(quantity("right-half", "LPIPS", "dps"), "above", -0.01),
+                    Condition(quantity("right-half", "LPIPS", "dps"), "below", 0.01),
+                    Condition(quantity("right-half", "LPIPS", "dps"), "above", -0.01),
                 ),
             ),
             leads("motion", "LPIPS", RIVALS, "motion: ours has the lowest LPIPS", "below"),

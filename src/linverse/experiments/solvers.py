@@ -26,7 +26,7 @@ from linverse.evaluation.models import held_out
 from linverse.evaluation.plan import Unit
 from linverse.evaluation.results import build_report, pair_tensors, read_timings
 from linverse.experiments.cache import cache_folder
-from linverse.experiments.claims import Claim, interval_metrics, interval_of, jackknife, mean_interval
+from linverse.experiments.claims import Claim, interval_metrics, interval_of, jackknife_intervals, mean_interval
 from linverse.experiments.companions import load_with_companions
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.solver_tables import KID, OURS, TABLES, SolverTable, quantity
@@ -132,10 +132,10 @@ def kernel_metrics(task: str, features: dict[str, Tensor], reference: Tensor) ->
     found = kernel_distances(features, reference)
     out: dict[str, float] = {}
     for name, (whole, left) in found.items():
-        out |= interval_metrics(f"{task}: {KID} of {name}", jackknife(left[:, None], whole[None])[0])
+        out |= interval_metrics(f"{task}: {KID} of {name}", jackknife_intervals(left[:, None], whole[None])[0])
         if name != OURS and OURS in found:
             whole, left = found[OURS][0] - whole, found[OURS][1] - left
-            out |= interval_metrics(quantity(task, KID, name), jackknife(left[:, None], whole[None])[0])
+            out |= interval_metrics(quantity(task, KID, name), jackknife_intervals(left[:, None], whole[None])[0])
     return out
 
 

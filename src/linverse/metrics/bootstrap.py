@@ -36,6 +36,12 @@ class Interval:
         return f"{self.estimate:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
+def jackknife_error(without: Tensor) -> Tensor:
+    """√((n−1)/n Σ(v − v̄)²): standard errors of statistics from their values with one of n rows or blocks left out, [n, …]."""
+    n = len(without)
+    return ((n - 1) / n * (without - without.mean(0)).square().sum(0)).sqrt()
+
+
 def expanded_tail(level: float, count: int) -> float:
     """The tail Φ(−√(n/(n−1)) t_{α/2,n−1}) at which n values' resamples are cut."""
     stats = require("scipy.stats", "evaluate")

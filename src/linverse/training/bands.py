@@ -31,6 +31,7 @@ from linverse.degradations import (
     SuperResolution,
 )
 from linverse.energy import Energy, evaluate, group_mean
+from linverse.metrics.bootstrap import jackknife_error
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
 
@@ -40,7 +41,7 @@ TESTABLE = 0.03  # the largest standard error of a slope that says something
 
 
 @dataclass(frozen=True)
-class Family:
+class NoiseExample:
     """Noise that a model is tested with, and the kinds of training noise by which it counts as seen."""
 
     name: str
@@ -52,19 +53,19 @@ def _side(size: tuple[int, int], share: float) -> int:
     return max(1, round(share * min(size)))
 
 
-FAMILIES = (  # the experiment `one-shot` judges means and error bars under the same
-    Family("white noise 0.1", lambda size: Denoising(0.1), ("isotropic",)),
-    Family("white noise 0.5", lambda size: Denoising(0.5), ("isotropic",)),
-    Family("box", lambda size: Box(_side(size, 5 / 7), sigma=0.01), ("box", "boxes")),
-    Family("half", lambda size: HalfMask(sigma=0.01), ("half", "boxes")),
-    Family("70 % missing", lambda size: RandomPixels(0.7, sigma=0.01), ("pixels",)),
-    Family("blur 0.8", lambda size: GaussianBlur(0.8, sigma=0.01), ("gaussian-blur",)),
-    Family("blur 1.5", lambda size: GaussianBlur(1.5, sigma=0.01), ("gaussian-blur",)),
-    Family("×4", lambda size: SuperResolution(4, sigma=0.01), ("super-resolution",)),
-    Family("motion 0.002", lambda size: MotionBlur(_side(size, 15 / 64), sigma=0.002), ("motion-blur",)),
-    Family("motion 0.02", lambda size: MotionBlur(_side(size, 15 / 64), sigma=0.02), ("motion-blur",)),
-    Family("pink noise 0.1", lambda size: PowerLawNoise(0.1, exponent=1.0), ()),
-    Family("blue noise 0.1", lambda size: PowerLawNoise(0.1, exponent=-1.0), ()),
+NOISE_EXAMPLES = (  # the experiment `one-shot` judges means and error bars under the same
+    NoiseExample("white noise 0.1", lambda size: Denoising(0.1), ("isotropic",)),
+    NoiseExample("white noise 0.5", lambda size: Denoising(0.5), ("isotropic",)),
+    NoiseExample("box", lambda size: Box(_side(size, 5 / 7), sigma=0.01), ("box", "boxes")),
+    NoiseExample("half", lambda size: HalfMask(sigma=0.01), ("half", "boxes")),
+    NoiseExample("70 % missing", lambda size: RandomPixels(0.7, sigma=0.01), ("pixels",)),
+    NoiseExample("blur 0.8", lambda size: GaussianBlur(0.8, sigma=0.01), ("gaussian-blur",)),
+    NoiseExample("blur 1.5", lambda size: GaussianBlur(1.5, sigma=0.01), ("gaussian-blur",)),
+    NoiseExample("×4", lambda size: SuperResolution(4, sigma=0.01), ("super-resolution",)),
+    NoiseExample("motion 0.002", lambda size: MotionBlur(_side(size, 15 / 64), sigma=0.002), ("motion-blur",)),
+    NoiseExample("motion 0.02", lambda size: MotionBlur(_side(size, 15 / 64), sigma=0.02), ("motion-blur",)),
+    NoiseExample("pink noise 0.1", lambda size: PowerLawNoise(0.1, exponent=1.0), ()),
+    NoiseExample("blue noise 0.1", lambda size: PowerLawNoise(0.1, exponent=-1.0), ()),
 )
 
 
@@ -110,7 +111,7 @@ def band_tests(
     energy: Energy,
     x: Tensor,
     kinds: tuple[str, ...],
-    families: tuple[Family, ...] = FAMILIES,
+    families: tuple[NoiseExample, ...] = NOISE_EXAMPLES,
     *,
     chunk: int = 32,
     progress: Progress = silent,
@@ -129,7 +130,7 @@ def band_tests(
     return tests
 
 
-def _noise(energy: Energy, family: Family, x: Tensor) -> tuple[Covariance | None, Tensor]:
+def _noise(energy: Energy, family: NoiseExample, x: Tensor) -> tuple[Covariance | None, Tensor]:
     """Σ of a family (batch 1) and what it measured, or None where the energy does not know its basis."""
     try:
         measurement = family.make((x.shape[2], x.shape[3])).measure(x[:1].clamp(0, 1), keyed_generator("band"))
@@ -182,9 +183,8 @@ def jackknife(estimate: Callable[[Tensor], Tensor], rows: Tensor) -> list[float]
     """Each estimate from the sum over rows, followed by its standard error over rows: [e₁, se₁, e₂, se₂, …]."""
     total = rows.sum(0)
     whole, without = estimate(total), estimate(total - rows)
-    n = len(rows)
-    errors = ((n - 1) / n * (without - without.mean(0)).square().sum(0)).sqrt()
-    return [value for pair in zip(whole.tolist(), errors.tolist(), strict=True) for value in pair]
+    errors = jackknife_error(without).tolist()
+    return [value for pair in zip(whole.tolist(), errors, strict=True) for value in pair]
 
 
 def worst(tests: list[BandTest], *, seen: bool = True) -> dict[str, float]:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from linverse.experiments.digits import Found
+from linverse.experiments.digits import DigitFindings
 from linverse.report.style import BLUE, GREY, VERMILION, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw(found: Found) -> Figure:
+def draw(found: DigitFindings) -> Figure:
     """Generated digits, and the errors of the noise level against their bound."""
     images, errors = found.images, found.errors
     figure, (left, right) = panels(2)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from linverse.experiments.energy_guided import PAPER, Found
+from linverse.experiments.energy_guided import PAPER, GuidedFindings
 from linverse.report.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 LABELS = {"mean": "one-shot mean"}
 
 
-def draw(found: Found) -> Figure:
+def draw(found: GuidedFindings) -> Figure:
     """Curves at the left, the digits of the fewest pixels at the right."""
     from matplotlib.figure import Figure
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from linverse.experiments.mmse import Found, MmseSetting, Sweep, psnr_of
+from linverse.experiments.mmse import MmseFindings, MmseSetting, Sweep, psnr_of
 from linverse.report.style import BLUE, GREY, VERMILION, draw_cell
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 COLOURS = {"dual": VERMILION, "single": BLUE}
 
 
-def draw(found: Found) -> Figure:
+def draw(found: MmseFindings) -> Figure:
     """PSNR against the noise, a panel per box; below, images."""
     from matplotlib.figure import Figure
 

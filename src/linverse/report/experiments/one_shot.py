@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from linverse.experiments.one_shot import Judged, Stranger, metrics_of
+from linverse.experiments.one_shot import JudgedNoise, Stranger, metrics_of
 from linverse.report.style import BLUE, GREEN, GREY, VERMILION, draw_cell
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw(found: tuple[dict[str, Judged], dict[str, Stranger]]) -> Figure:
+def draw(found: tuple[dict[str, JudgedNoise], dict[str, Stranger]]) -> Figure:
     """Gains and coverages by kind of noise, above one image of each kind."""
     from matplotlib.figure import Figure
 

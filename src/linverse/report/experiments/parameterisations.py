@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from linverse.experiments.parameterisations import FORMS, Found
+from linverse.experiments.parameterisations import FORMS, FormFindings
 from linverse.report.style import BLUE, GREY, VERMILION, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw(found: Found) -> Figure:
+def draw(found: FormFindings) -> Figure:
     """Losses on held-out images, and errors of blind noise levels."""
     metrics, errors = found.metrics, found.errors
     figure, (left, right) = panels(2)
