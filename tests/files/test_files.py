@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from io import BytesIO
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from linverse.files import file_digest, replacing, write_json, write_whole
+from linverse.files import file_digest, replacing, write_json, write_together, write_whole
 from linverse.files.png import png_bytes, sheet
 
 
@@ -30,6 +32,21 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     write_whole(path, b"new")
     assert path.read_bytes() == b"new"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_several_files_change_together_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_together(tmp_path, {"weights": b"old", "manifest": b"old"})
+    room, fsync = [True, False], os.fsync
+
+    def sync(number: int) -> None:
+        if not room.pop(0):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(OSError, match="No space left"):
+        write_together(tmp_path, {"weights": b"new", "manifest": b"new"})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"weights": b"old", "manifest": b"old"}
 
 
 def test_an_error_of_the_disk_names_the_file(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_forged_configuration_is_refused_before_anything_is_built(
     config = json.loads((folder / CONFIG).read_text())
     (folder / CONFIG).write_text(json.dumps(change(config, place, value)))
     write_manifest(folder)
-    monkeypatch.setattr(LearnedEnergy, "load_state_dict", lambda *_: pytest.fail("a network was built"))
+    monkeypatch.setattr(LearnedEnergy, "load_state_dict", lambda *_, **__: pytest.fail("a network was built"))
     started = time.process_time()
     with pytest.raises(ModelFileError, match=complaint):
         load(folder)
