@@ -166,3 +166,13 @@ DEGRADATIONS: dict[str, Callable[[float], dg.Degradation]] = {
     "super-resolution-2": lambda sigma: dg.SuperResolution(2, sigma),
     "super-resolution-3": lambda sigma: dg.SuperResolution(3, sigma),
 }
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Sums in another order are other bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.random.fork_rng(devices=[]):
+        yield
+    torch.set_num_threads(before)

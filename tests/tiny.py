@@ -178,3 +178,14 @@ def digits_config(steps: int, **changes: Any) -> TrainConfig:
         steps=steps,
     )
     return replace(config, **changes)
+
+
+def any_size_energy() -> LearnedEnergy:
+    """The Gaussian base of colour pictures of any size: its network is silent."""
+    backbone = UNetConfig(
+        channels=4, multipliers=(1, 2), blocks=1, embedding=4, stem=2, stem_channels=4, style="compact", middle=1
+    )
+    bases = ("spatial", "fourier", "dct", "block-dct-2", "block-dct-4")
+    energy = LearnedEnergy(EnergyConfig((3, None, None), bases=bases, parameterisation="spectral", backbone=backbone))
+    energy.fit(Pictures(64, (3, 16, 16)))
+    return energy

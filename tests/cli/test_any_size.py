@@ -16,34 +16,22 @@ from linverse.data.example_photographs import CHOSEN, FILE, load_photographs, wr
 from linverse.data.photographs import INDEX, photographs_home
 from linverse.experiments import photographs_demo
 from linverse.files.saving import ModelFileError
-from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
-from linverse.models.networks.unet import UNetConfig
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.posterior import Posterior
 from linverse.report.photographs_demo import found_text, photographs_figure
 from linverse.restoration import restore
 from linverse.rng import keyed_generator
 from linverse.store.choice import model_for
 from small import record
-from tiny import Pictures
+from tiny import Pictures, any_size_energy
 
 SIZE = (20, 24)
-
-
-def photographs_energy() -> LearnedEnergy:
-    """The Gaussian base of colour pictures of any size: its network is silent."""
-    backbone = UNetConfig(
-        channels=4, multipliers=(1, 2), blocks=1, embedding=4, stem=2, stem_channels=4, style="compact", middle=1
-    )
-    bases = ("spatial", "fourier", "dct", "block-dct-2", "block-dct-4")
-    energy = LearnedEnergy(EnergyConfig((3, None, None), bases=bases, parameterisation="spectral", backbone=backbone))
-    energy.fit(Pictures(64, (3, 16, 16)))
-    return energy
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("photographs")
-    photographs_energy().save_pretrained(folder)
+    any_size_energy().save_pretrained(folder)
     return folder
 
 
@@ -177,7 +165,7 @@ def test_the_model_is_chosen_by_the_picture(tmp_path: Path) -> None:
 
 
 def test_white_noise_keeps_its_one_shot_mean() -> None:
-    energy = photographs_energy().eval().requires_grad_(False)
+    energy = any_size_energy().eval().requires_grad_(False)
     x = Pictures(1, (3, 8, 8)).batch(torch.arange(1))
     posterior = Posterior(energy, lv.Denoising(0.1).measure(x, keyed_generator(0)))
     result = restore(posterior, samples=4, path=2)
@@ -211,7 +199,7 @@ def test_the_demo_opens_with_photographs(monkeypatch: pytest.MonkeyPatch) -> Non
         for name, one in load_photographs().items()
     }
     monkeypatch.setattr(photographs_demo, "load_photographs", lambda: small)
-    energy = photographs_energy().eval().requires_grad_(False)
+    energy = any_size_energy().eval().requires_grad_(False)
     noisy, scratched, blurred = photographs_demo.ask_photographs(energy, samples=4, path=2)
     assert 0.03 < noisy.found["sigma"][0] < 0.3
     assert not scratched.found

@@ -6,12 +6,10 @@ import json
 import os
 import resource
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from linverse import __version__
@@ -22,14 +20,7 @@ from linverse.training.loop import Trainer
 from linverse.training.presets import PRESETS
 from tiny import DIGITS_FLAGS
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.random.fork_rng(devices=[]):
-        yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def train(folder: Path, *options: str, steps: int = 2) -> None:

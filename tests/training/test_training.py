@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,15 +43,7 @@ from linverse.training.run import start
 from linverse.training.sources import fingerprint
 from tiny import BACKBONE, DIGITS_FLAGS, Pictures, digits_config, tiny_config
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Sums in another order are other bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.random.fork_rng(devices=[]):
-        yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def make_trainer(folder: Path, config: TrainConfig | None = None, images: Pictures | None = None) -> Trainer:
