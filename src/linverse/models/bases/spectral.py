@@ -10,15 +10,17 @@ single variance C̄ for all coefficients, w = √C̄(y−m)/(C̄+λ) and φ = C�
 with ŵ the DCT of w in opponent colours and φ̄_k = d_kᵀ(Q diag φ Qᵀ)d_k what is left of the DCT vector d_k (for a mask the mean of φ).
 It is exact where it can be, the same at isotropic noise in every basis, and vanishes as Σ → ∞. Its mean is x̂₀ = m + √C̄(w − (1−φ)Aw).
 
-Two families have a correction Δ' of their own, which is exact for a Gaussian close to C. Δ = Δ'(w, φ) + Δ_D(w̃, φ̃) − Δ'(w̃, φ̃) adds what it
-differs by from the one above at isotropic noise as loud as Σ's loudest, λ̃ = (mean λ⁴)^¼ with w̃ = w(C̄+λ)/(C̄+λ̃): all bases agree there.
+Two families have a correction Δ' of their own, which is exact for a Gaussian close to C. Δ = Δ'(w, φ) + c(Δ_D(w̃, φ̃) − Δ'(w̃, φ̃)) adds what
+it differs by from the one above at isotropic noise as loud as Σ's loudest, λ̃ = (mean λ⁴)^¼ with w̃ = w(C̄+λ)/(C̄+λ̃): all bases agree there.
 - *Periodic noise* may be loud at one frequency and faint at the next; a DCT vector mixes the two, and A, 10⁴ for a fine wave that is well
   measured, would put thousands of its standard deviations into one that is not. Δ' is diagonal in Fourier, with the power C_k as a periodic
   picture would show it.
 - *Noise that differs from pixel to pixel*: masks have holes that the mean of φ knows nothing of. Δ' is that of quadtrees (`tree`): 28.6 dB
   where the correction above has 20.1 (128×128 photographs, 70 % of pixels missing, σ = 0.01). A tree's V is wider than C's for fine waves
   (its details are white): a network that learned with C's would be given covariance scores a hundred times too large near
-  isotropic noise. The trees count b = 1 − exp(mean log λ − log λ̃), which is 0 with its derivatives where all λ are alike.
+  isotropic noise. The trees count b = 1 − exp(mean log λ − log λ̃), which is 0 with its derivatives where all λ are alike. Here
+  c = (1−b)⁴ (periodic noise: 1): what two priors make of pixels that were not measured at all differs by far more than a hole that its
+  neighbours tell is uncertain by (with c = 1 scratches had 26 dB, the trees alone 47).
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ from linverse.models.bases.tree import (
 OCTAVES = torch.arange(-11.0, 0.01, 0.5)  # log₂ of the radial frequencies at which the spectrum is tabulated
 ANGLES = 3  # horizontal, diagonal, vertical
 COARSE = 1 / COARSE_SIDE  # see `log_tolerance`; cycles per pixel
+NO_SHARE = 1e-5  # of the evened trees: not worth a second sweep
 Correction = tuple[Tensor, Tensor]  # Δ [B], float64, and ∂Δ/∂w as an image
 FAINT = 0.3  # weight of the wishes for f⁻² and equal angles, see `faint_wishes`
 MEAN_RADIUS = 0.18  # the mean of a picture of N pixels a side counts as a wave of this many cycles per N pixels
@@ -236,6 +239,16 @@ class Evened:
     louder: Tensor
 
 
+@dataclass(frozen=True)
+class TreeCorrection:
+    """Δ' [B], float64, ∂Δ'/∂w = (C̄+λ)u/√C̄ − w/φ, what is hardly known in units of √C̄, and log V'/V ≥ 0, as images."""
+
+    delta: Tensor
+    gradient: Tensor
+    unsteady: Tensor
+    neighbours: Tensor
+
+
 class SpectralBase(nn.Module):
     """N(m, C) with a constant colour m and a spectrum by opponent colour, for pictures of `channels` colours and any size."""
 
@@ -318,13 +331,7 @@ class SpectralBase(nn.Module):
     def _by_pixel(self, white: Tensor, cov: Covariance, known: Shrinkage) -> LinearAnswer:
         """Σ that is diagonal in pixels: trees, to the degree b that its pixels differ."""
         even = self._evened(white, cov)
-        common = Shrinkage(DCT, known.ratio, *even.shares)
-        delta, gradient, unsteady, neighbours = self._trees(white, cov.log_variance)
-        less, less_turned, less_unsteady, _ = self._trees(even.white, even.log_variance.expand(-1, -1, *cov.size))
-        flat, turned = common.correction(even.white)
-        shift = even.white - even.shares[1] * turned
-        unsteady = unsteady + even.louder * (shift - common.steadied(shift) - less_unsteady)
-        trees = delta + flat - less, gradient + (turned - less_turned) * even.gain
+        trees = self._evened_trees(white, cov, known, even)
         plain = known.correction(white)
         b = -torch.expm1(cov.log_variance.mean(dim=(1, 2, 3), keepdim=True) - even.log_variance)
         by_mean = self._shares(cov.log_variance)[1] * plain[1]  # what the estimate by the mean of φ takes away from w
@@ -332,14 +339,32 @@ class SpectralBase(nn.Module):
         def steadied(shift: Tensor) -> Tensor:
             """Of the mean of both estimates each is steadied by itself."""
             alone = white - by_mean
-            return shift - b * unsteady - (1 - b) * (alone - known.steadied(alone))
+            return shift - b * trees.unsteady - (1 - b) * (alone - known.steadied(alone))
 
         return LinearAnswer(
-            torch.lerp(plain[0], trees[0], b.flatten().double()),
-            torch.lerp(plain[1], trees[1], b.expand_as(white)),
+            torch.lerp(plain[0], trees.delta, b.flatten().double()),
+            torch.lerp(plain[1], trees.gradient, b.expand_as(white)),
             known.measured,
             steadied,
-            b * neighbours,
+            b * trees.neighbours,
+        )
+
+    def _evened_trees(self, white: Tensor, cov: Covariance, known: Shrinkage, even: Evened) -> TreeCorrection:
+        """Those of the trees, plus (1−b)⁴ of what they differ by from the DCT's at isotropic noise as loud as Σ's loudest."""
+        trees = self._trees(white, cov.log_variance)
+        share = torch.exp(4 * (cov.log_variance.mean(dim=(1, 2, 3), keepdim=True) - even.log_variance))
+        share = torch.where(share > NO_SHARE, share, 0.0)
+        if not bool(share.any()):
+            return trees
+        less = self._trees(even.white, even.log_variance.expand(-1, -1, *cov.size))
+        common = Shrinkage(DCT, known.ratio, *even.shares)
+        flat, turned = common.correction(even.white)
+        shift = even.white - even.shares[1] * turned
+        return TreeCorrection(
+            trees.delta + share.flatten().double() * (flat - less.delta),
+            trees.gradient + share * (turned - less.gradient) * even.gain,
+            trees.unsteady + share * even.louder * (shift - common.steadied(shift) - less.unsteady),
+            trees.neighbours,
         )
 
     def _shares(self, log_variance: Tensor) -> tuple[Tensor, Tensor]:
@@ -386,11 +411,8 @@ class SpectralBase(nn.Module):
             for a in answers
         ]
 
-    def _trees(self, white: Tensor, log_variance: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Δ' = ½wᵀ∂Δ'/∂w + ½ log det(C+Σ)(C̄+Σ)⁻¹, ∂Δ'/∂w = (C̄+λ)u/√C̄ − w/φ, what is hardly known in units of √C̄, and log V'/V ≥ 0.
-
-        Means over trees, the last the least of them.
-        """
+    def _trees(self, white: Tensor, log_variance: Tensor) -> TreeCorrection:
+        """Δ' = ½wᵀ∂Δ'/∂w + ½ log det(C+Σ)(C̄+Σ)⁻¹ and the rest of `TreeCorrection`: means over trees, the last the least of them."""
         log_prior = self.log_prior.to(white)
         log_total = torch.logaddexp(log_prior, log_variance)
         gain = torch.exp(log_total - 0.5 * log_prior)  # δ = gain·w
@@ -403,7 +425,7 @@ class SpectralBase(nn.Module):
         size = white.shape[2], white.shape[3]
         known = [self._even_variance(log_variance, tree_levels(size, offset)).log() for offset in SHIFTS]
         better = torch.stack([even - a.variance.log() for even, a in zip(known, answers, strict=True)])
-        return energy, gradient, unsteady * torch.exp(-0.5 * log_prior), better.amin(0).clamp_min(0)
+        return TreeCorrection(energy, gradient, unsteady * torch.exp(-0.5 * log_prior), better.amin(0).clamp_min(0))
 
     def _even_variance(self, log_variance: Tensor, levels: int) -> Tensor:
         """V of each pixel and colour channel if all were as noisy as it, [B, C, H, W]."""
