@@ -238,6 +238,12 @@ def test_too_much_work_is_refused_before_it_begins(model, energy, digit) -> None
     assert "there is time for 3 of the 5 samples of 28×28 pixels" in notes
 
 
+def test_a_film_that_would_fill_the_memory_is_refused(model) -> None:
+    work.check_film(model, (28, 28), work.MOST_STEPS)
+    with pytest.raises(ValueError, match="take at most 127 steps, or a smaller picture"):
+        work.check_film(model, (512, 512), 200)  # 2 MB of grey pictures at every level
+
+
 def test_stop_ends_a_method_that_reports_no_progress(model, energy, digit) -> None:
     flag, seen = threading.Event(), []
 

@@ -41,6 +41,7 @@ from linverse.studio.models import StudioModel
 LONGEST = 600.0  # seconds of one answer
 MOST_SAMPLES = 32
 MOST_STEPS = 200
+MOST_FILM = 256 * 2**20  # bytes
 
 
 def watched(flag: threading.Event, report: Progress = silent, seconds: float = LONGEST) -> Progress:
@@ -205,6 +206,16 @@ def rates(log_variance: Tensor, floor: float, steps: int) -> tuple[float, float]
     return slowest, max(1.0, slowest)
 
 
+def check_film(model: StudioModel, size: tuple[int, int], steps: int) -> None:
+    """Refuse, before it begins, a film whose pictures (the sample and its mean at every level) take too much memory."""
+    level = 2 * 4 * model.energy.shape[0] * size[0] * size[1]
+    if level * (steps + 1) > MOST_FILM:
+        raise ValueError(
+            f"a film of {steps} steps of {size[0]}×{size[1]} pixels takes too much memory here: take at most "
+            f"{MOST_FILM // level - 1} steps, or a smaller picture"
+        )
+
+
 def filmed(
     model: StudioModel,
     question: Question,
@@ -217,9 +228,11 @@ def filmed(
 ) -> Film:
     """The way of one sample."""
     check_work(1, steps)
-    check_time(model, question.measurement.template.size, steps, "take fewer steps or a smaller picture")
     posterior = posterior_of(model, question)
     path = path_named(name, posterior, steps, clicked or [])
+    levels = path.steps if isinstance(path, Path) else steps
+    check_time(model, question.measurement.template.size, levels, "take fewer steps or a smaller picture")
+    check_film(model, question.measurement.template.size, levels)
     return posterior.film(path, generator=keyed_generator(seed, "film"), progress=progress)
 
 
