@@ -215,7 +215,7 @@ PHOTOGRAPHS = TrainConfig(
         SMALL_LOSS,
         cov_weight=0.1,
         image_weight=0.002,
-        final_image_weight=0.03,
+        final_image_weight=None,  # 0.03 cost a decibel of white noise: docs/training-notes.md
         image_outliers=5.0,
         variance_floor=0.1,
         learned_weight=0.1,
