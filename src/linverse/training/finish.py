@@ -30,7 +30,7 @@ from linverse.training.sources import FixedImages, some_images
 BAND_IMAGES = 128  # for the tests that look at many levels and kinds of noise
 SIZES = (64, 128, 256)  # pixels a side at which a model of any size is tested
 FEWEST = 4  # pictures of the largest size
-LEVELS = 24  # of noise, for the gap at the floor of a model of any size
+LEVELS = 24  # of noise, for the gap at the floor at each of these sizes; twice as many at one size
 
 
 def merge_parts(batches: list[list[NoisyBatch]]) -> list[NoisyBatch]:
@@ -97,14 +97,14 @@ def run_band_tests(trainer: Trainer, energy: LearnedEnergy) -> list[FloorAndBand
     most = min(BAND_IMAGES, trainer.config.self_test_images, len(trainer.held_out))
     kinds = tuple(component.distribution.kind for component in trainer.config.covariances.components)
     sizes, tests = _held_out_sizes(trainer, most), []
-    levels = {"levels": LEVELS} if len(sizes) > 1 else {}
+    levels = LEVELS if len(sizes) > 1 else 2 * LEVELS
     for x in sizes:
         images = x.to(energy.form.log_prior)
         chunk = max(1, 32 * 64 * 64 // images[0, 0].numel())
         tests.append(
             FloorAndBands(
                 (x.shape[2], x.shape[3]),
-                floor_test(energy, images, chunk=chunk, **levels),
+                floor_test(energy, images, levels, chunk=chunk),
                 band_tests(energy, images, kinds, chunk=chunk),
             )
         )
