@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -13,10 +14,13 @@ import torch
 import linverse as lv
 from linverse.baselines import EnergyDenoiser, palette, trivial
 from linverse.covariance import SpatialCovariance
+from linverse.data.example_photographs import load_photographs
 from linverse.data.examples import load_examples
 from linverse.degradations.tasks import parse_task
 from linverse.evaluation.defaults import default_contenders, load_models
 from linverse.evaluation.models import load_classifier
+from linverse.experiments.photographs_demo import scratches
+from linverse.models.energies.learned import LearnedEnergy
 from linverse.rng import keyed_generator, normal_like
 from linverse.store.card import Card, card_of
 from linverse.store.hub import bundled, load_denoiser
@@ -97,16 +101,52 @@ def test_the_energy_without_the_covariance_score_denoises_and_warns_of_the_rest(
     assert errors["fashion-mnist-single"] < 1.3 * errors["fashion-mnist"]
 
 
+def base_alone(energy: LearnedEnergy) -> LearnedEnergy:
+    """The same energy with a network that says nothing."""
+    silent = copy.deepcopy(energy)
+    for weight in silent.backbone.exit.parameters():
+        weight.zero_()
+    return silent
+
+
+@pytest.mark.parametrize(
+    ("degradation", "gain"),
+    [
+        (lv.Denoising(0.1), 1.0),
+        (lv.Inpainting(scratches(128), 2e-3), -0.5),
+        (lv.Demosaicing("RGGB", 0.01), -0.5),
+        (lv.GaussianBlur(1.2, 0.01, "reflecting"), 0.0),
+    ],
+    ids=["noise", "scratches", "mosaic", "blur"],
+)
+@torch.no_grad()
+def test_photographs_are_restored_and_the_errors_are_as_large_as_expected(
+    degradation: lv.Degradation, gain: float
+) -> None:
+    """Against the Gaussian base, in decibels."""
+    x = torch.cat([photograph.pixels for photograph in load_photographs().values()])
+    measurement, energy = degradation.measure(x, keyed_generator("photographs")), lv.load("photographs")
+    post = lv.Posterior(energy, measurement)
+    errors = [
+        (p.mean() - x).square().mean(dim=(1, 2, 3)).log10()
+        for p in (lv.Posterior(base_alone(energy), measurement), post)
+    ]
+    assert float(10 * (errors[0] - errors[1]).mean()) > gain
+    inside = (post.mean() - x).abs() < 1.645 * post.std()
+    assert 0.75 < float(inside.double().mean()) < 0.99
+
+
 def test_the_classifier_names_the_bundled_digits() -> None:
     examples = load_examples("mnist")
     assert torch.equal(load_classifier("mnist-classifier").predict(pictures("mnist")), examples.labels)
 
 
-def test_the_six_lines_of_the_readme_run() -> None:
+def test_the_first_lines_of_the_readme_run() -> None:
     page = Path(__file__).parents[2] / "README.md"
-    snippet = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)[0]
     names: dict[str, Any] = {}
-    exec(compile(snippet, str(page), "exec"), names)
+    for snippet in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)[:2]:
+        exec(compile(snippet, str(page), "exec"), names)
+    assert tuple(names["lemur"].shape) == (1, 3, 128, 128)
     assert tuple(names["samples"].shape) == (4, 1, 1, 28, 28)
 
 

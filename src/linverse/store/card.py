@@ -46,6 +46,7 @@ class Card:
     licence: str = ""
     parameters: int = 0
     steps: int | None = None
+    started_from: str = ""
     epochs: int | None = None
     batch: int | None = None
     seed: int | None = None
@@ -91,8 +92,10 @@ class Card:
 
     def rows(self) -> list[tuple[str, str]]:
         """Data, effort and results, as a person reads them."""
-        plain = ("data", "title", "licence", "parameters", "steps", "epochs", "batch")
-        rows = [(key, str(value)) for key in plain if (value := getattr(self, key)) not in (None, "", 0)]
+        plain = ("data", "title", "licence", "parameters", "started_from", "steps", "epochs", "batch")
+        rows = [
+            (key.replace("_", " "), str(value)) for key in plain if (value := getattr(self, key)) not in (None, "", 0)
+        ]
         if self.seconds is not None:
             rows.append(("time", f"{self.seconds / 3600:.1f} hours"))
         rows += [(f"held-out {key}", f"{value:.4f}") for key, value in self.held_out.items()]

@@ -159,7 +159,8 @@ def finish(trainer: Trainer, folder: Path, name: str) -> Card:
         seconds=round(trainer.seconds),
         held_out=trainer.evaluate(),
         limits=limits(config),
-        training=config.to_dict(),
+        training={**config.to_dict(), "start_from": Path(config.start_from).name},  # no path of this machine
+        started_from=Path(config.start_from).name,
         credits=data_credits(config.data),
     )
     model, card = completed(trainer.averaged, trainer, card)
@@ -191,7 +192,7 @@ def _(model: LearnedEnergy, trainer: Trainer, card: Card) -> tuple[HubModel, Car
             "floor": floor.to_dict(),
             "partition": partition.to_dict(),
             "bands": [test.to_dict() for test in bands],
-            "sizes": [test.to_dict() for test in sizes[1:]],
+            **({"sizes": [test.to_dict() for test in sizes[1:]]} if len(sizes) > 1 else {}),
         },
         tests=(
             *tested.table(),
