@@ -15,11 +15,11 @@ from linverse.report.console import note, open_picture, plain_warnings
 if TYPE_CHECKING:
     from linverse.report.output import OutputFolder
 
-HELP = """Photographs first: noisy by an unknown amount, scratched, blurred by an unknown width, each restored with an estimate, a map of
-errors and samples. Then one model, every question: held-out pictures degraded and restored, what they were, how sure we are, what else
-they could have been and how probable that is; which degradation made them; and digits drawn patch by patch in any order.
+HELP = """Photographs first: noisy by an unknown amount, scratched, blurred, each restored with a map of errors and samples. Then one
+model, every question: held-out pictures degraded and restored, what they were, how sure we are, what else they could have been and how
+probable that is; which degradation made them; and digits drawn patch by patch in any order.
 
-Nothing is downloaded. It takes less than a minute on two cores and writes two pictures.
+Nothing is downloaded. It takes a minute or two on two cores and writes two pictures.
 
 examples:
   linverse demo

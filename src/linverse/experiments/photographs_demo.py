@@ -1,4 +1,4 @@
-"""What the demo opens with: three photographs, one noisy by an unknown amount, one scratched, one blurred by an unknown width.
+"""What the demo opens with: three photographs, one noisy by an unknown amount, one scratched, one blurred by a known width.
 
 Each goes through a file of 8 bits, as a user's would, and is restored with what was found out: an estimate, a map of errors, samples.
 """
@@ -63,14 +63,14 @@ def scratches(side: int, seed: int = 0) -> Tensor:
 
 
 def ask_photographs(
-    energy: Energy, samples: int = 4, path: int = 25, seed: int = 0, progress: Progress = silent
+    energy: Energy, samples: int = 4, path: int = 15, seed: int = 0, progress: Progress = silent
 ) -> tuple[PhotographAnswer, ...]:
     """The three photographs, degraded, found out and restored."""
     photographs = load_photographs()
     return (
-        _found_out(energy, photographs["lemur"], False, samples, path, seed, progress),
+        _noisy(energy, photographs["lemur"], samples, path, seed, progress),
         _scratched(energy, photographs["crab"], samples, path, seed, progress),
-        _found_out(energy, photographs["lionfish"], True, samples, path, seed, progress),
+        _blurred(energy, photographs["lionfish"], samples, path, seed, progress),
     )
 
 
@@ -86,20 +86,27 @@ def _scratched(
     return PhotographAnswer(f"scratched: {share:.0f} % missing", photograph.credit, {}, result)
 
 
-def _found_out(
-    energy: Energy, photograph: Photograph, blur: bool, samples: int, path: int, seed: int, progress: Progress
+def _noisy(
+    energy: Energy, photograph: Photograph, samples: int, path: int, seed: int, progress: Progress
 ) -> PhotographAnswer:
-    """Noise of unknown level or, with `blur`, a blur of unknown width and noise."""
-    truth = GaussianBlur(BLUR, BLUR_NOISE, "reflecting") if blur else Denoising(NOISE)
-    watch = named(progress, f"photographs, {'blurred' if blur else 'noisy'}")
-    picture = as_file(truth.measure(photograph.pixels, keyed_generator(seed, "photograph", int(blur))).raw)
-    answer = find_degradation(energy, picture, blur=blur, seed=seed, progress=watch)
+    watch = named(progress, "photographs, noisy")
+    picture = as_file(Denoising(NOISE).measure(photograph.pixels, keyed_generator(seed, "photograph", 0)).raw)
+    answer = find_degradation(energy, picture, seed=seed, progress=watch)
     measurement = answer.degradation.from_raw(picture.pixels).rounded(1 / 255)
     result = _restored(energy, measurement, photograph, samples, path, seed, watch)
-    true = {"sigma": truth.sigma, "std": BLUR}
-    found = {name: (one["value"], one["low"], one["high"], true[name]) for name, one in answer.record().items()}
-    title = "blurred by an unknown width" if blur else "noisy by an unknown amount"
-    return PhotographAnswer(title, photograph.credit, found, result)
+    found = {name: (one["value"], one["low"], one["high"], NOISE) for name, one in answer.record().items()}
+    return PhotographAnswer("noisy by an unknown amount", photograph.credit, found, result)
+
+
+def _blurred(
+    energy: Energy, photograph: Photograph, samples: int, path: int, seed: int, progress: Progress
+) -> PhotographAnswer:
+    degradation = GaussianBlur(BLUR, BLUR_NOISE, "reflecting")
+    raw = degradation.measure(photograph.pixels, keyed_generator(seed, "photograph", 1)).raw
+    measurement = degradation.from_raw(as_file(raw).pixels).rounded(1 / 255)
+    watch = named(progress, "photographs, blurred")
+    result = _restored(energy, measurement, photograph, samples, path, seed, watch)
+    return PhotographAnswer(f"blurred: std {BLUR:g} pixels", photograph.credit, {}, result)
 
 
 def _restored(
