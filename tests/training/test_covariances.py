@@ -316,8 +316,8 @@ def test_rows_cover_the_batch_once_and_bases_do_not_repeat() -> None:
     assert torch.equal(torch.cat([rows for _, rows in parts]).sort().values, torch.arange(300))
     assert all(cov.batch == len(rows) for cov, rows in parts)
     bases = [cov.basis for cov, _ in parts]
-    # a λ of its own for each channel (Bayer patterns) stands apart
-    assert sorted(bases) == ["block-dct-2", "block-dct-4", "dct", "fourier", "spatial", "spatial"]
+    # a λ of its own for each channel (Bayer patterns) stands apart, and so does isotropic noise
+    assert sorted(bases) == ["block-dct-2", "block-dct-4", "dct", "fourier", "spatial", "spatial", "spatial"]
     before = torch.get_rng_state()
     assert set(everything().bases(SHAPE)) == set(bases)
     assert torch.equal(torch.get_rng_state(), before)

@@ -79,17 +79,21 @@ class Mixture:
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
     ) -> list[tuple[Covariance, Tensor]]:
-        """n draws, as (Σ, rows) by basis, and by whether channels share λ: `rows` says which of the n samples they are."""
+        """n draws, as (Σ, rows) by basis, and by whether channels and all pixels share λ: `rows` says which of the n samples they are.
+
+        Isotropic noise stands apart because a base has less work with it.
+        """
         weights = torch.tensor([c.weight for c in self.components], dtype=torch.float64)
         choice = torch.multinomial(weights, n, replacement=True, generator=generator)
-        groups: dict[tuple[str, int], list[tuple[Covariance, Tensor]]] = {}
+        groups: dict[tuple[str, int, bool], list[tuple[Covariance, Tensor]]] = {}
         for index, component in enumerate(self.components):
             rows = (choice == index).nonzero().flatten()
             if len(rows) == 0:
                 continue
             start = component.distribution.sample(len(rows), shape, limits, generator)
             cov = self._along_path(start, limits, generator)
-            groups.setdefault((cov.basis, cov.multiplicity), []).append((cov, rows))
+            alike = isinstance(component.distribution, Isotropic)
+            groups.setdefault((cov.basis, cov.multiplicity, alike), []).append((cov, rows))
         return [_concatenate(parts) for parts in groups.values()]
 
     def _along_path(self, cov: Covariance, limits: VarianceRange, generator: torch.Generator | None) -> Covariance:
