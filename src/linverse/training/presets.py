@@ -80,9 +80,7 @@ SMALL_ENERGY = EnergyConfig(
 
 # found by short runs side by side: docs/training-notes.md
 SMALL_LOSS = LossConfig(
-    cov_weight=1.0,
-    image_weight=0.01,
-    final_image_weight=0.1,
+    cov_weight=0.3,  # 1.0 and averages over the image held the means back: docs/training-notes.md
     mean_power=1.0,
     variance_weight=0.005,
     pixel_weight=0.1,
@@ -94,6 +92,7 @@ SMALL_OPTIMISER = OptimiserConfig(
 FASHION_COVARIANCES = Mixture(
     (
         Component(0.10, Isotropic()),
+        Component(0.08, Isotropic(1e-6, 0.1)),  # densities are decided there
         Component(0.14, CentreBox()),
         Component(0.08, HalfMasks()),
         Component(0.12, Patches()),
@@ -214,9 +213,6 @@ PHOTOGRAPHS = TrainConfig(
     loss=replace(
         SMALL_LOSS,
         cov_weight=0.1,
-        image_weight=0.002,
-        final_image_weight=None,  # 0.03 cost a decibel of white noise: docs/training-notes.md
-        image_outliers=5.0,
         variance_floor=0.1,
         learned_weight=0.1,
         outliers=2.0,

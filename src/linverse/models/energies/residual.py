@@ -58,8 +58,12 @@ class Residual(NetworkResidual):
             damped = torch.cat([w * damping, (linear - centre) * damping])
             white, shift = cov.synthesis(damped).chunk(2)
             everything = white.new_ones(1)
-            parts.append(self.inputs(white, self.base.mean + shift, self.base.mean, cov, everything, self.log_prior))
+            parts.append(self.inputs(white, self.base.mean + shift, self.base.mean, cov, everything))
         return self.run(parts, twice=twice)
+
+    def band_prior(self) -> Tensor:
+        """log C̄ for all bands."""
+        return self.log_prior
 
     def gaussian_energy(self, z: Tensor, cov: Covariance) -> Tensor:
         """U_G, [B], float64."""
