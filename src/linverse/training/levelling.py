@@ -1,8 +1,8 @@
 """The mean of the covariance score, brought to zero when the network has learned what it can.
 
 E[κ] = 0 for every Σ makes densities right (mathematics §3, §15): an error of 0.03 in every coefficient, over nine units of log λ, is 0.3
-nats X
-What is needed hangs on Σ alone: c(Σ) (`network_residual`), fitted here to the errors δ_i = κ_i − ½(1−ε_i²) of the averaged weights,
+nats per dimension at the smallest noise. Training sees it in single images, whose noise hides it, and a large weight there spoils the
+means. What is needed hangs on Σ alone: c(Σ) (`network_residual`), fitted here to the errors δ_i = κ_i − ½(1−ε_i²) of the averaged weights,
     min_c  E[ d·(mean_i δ_i + c'/d)² ],   c' = (c(e^hΣ) − c(e^{−h}Σ))/2h,
 with the network at rest: δ and all that c is made of are computed once. No mean and no sample changes: c does not hang on y.
 """
