@@ -25,9 +25,11 @@ def drifting_energy(parameterisation: str) -> LearnedEnergy:
     """An energy whose covariance score is off: random weights of the term that hangs on Σ alone, all else silent."""
     shape = SHAPE if parameterisation == "residual" else (1, None, None)
     config = EnergyConfig(shape, 1e-4, 1e2, (), parameterisation, 5, backbone=BACKBONE)  # type: ignore[arg-type]
-    energy = LearnedEnergy(config)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        energy = LearnedEnergy(config)
     energy.fit(Pictures(64, SHAPE))
-    awaken(energy.form.level, size=0.3)  # type: ignore[arg-type]
+    awaken(energy.form.level, size=0.6)  # type: ignore[arg-type]
     return energy
 
 
