@@ -30,7 +30,7 @@ def drifting_energy(parameterisation: str) -> LearnedEnergy:
         energy = LearnedEnergy(config)
     energy.fit(Pictures(64, SHAPE))
     awaken(energy.form.level, size=0.6)  # type: ignore[arg-type]
-    return energy
+    return energy.eval()
 
 
 def batches(count: int, seed: int) -> list[list[NoisyBatch]]:

@@ -60,6 +60,8 @@ def fit_level(
     form = energy.form
     if not isinstance(form, NetworkResidual):
         return
+    learning = energy.training
+    energy.eval()  # c(Σ) counts
     samples = []
     for done, batch in enumerate(batches):
         samples.append([level_sample(form, energy, part) for part in batch])
@@ -77,3 +79,4 @@ def fit_level(
         progress("mean covariance score", step + 1, steps)
     optimiser.zero_grad()
     form.level.requires_grad_(trained)
+    energy.train(learning)

@@ -21,7 +21,7 @@ covariance score, hundreds where next to nothing is right. At isotropic noise a 
 
 c(Σ) = ⟨φ, h⟩ with h from the maps of log λ alone does not hang on the picture: no mean feels it. It is there for the mean of the covariance
 score, which is what makes densities right, and which the other terms can only mend at the expense of the means: at the end of training it
-is fitted by itself (`training.levelling`).
+is fitted by itself (`training.levelling`), and while the network learns it is left out.
 
 The magnified views grow like t, not like tanh t, up to four standard deviations: what is known to be black has the energy ½t², to a
 hundredth, with s = f.
@@ -147,9 +147,10 @@ class NetworkResidual(nn.Module):
         features, factors = self._view(planes)
         maps, (height, width) = self.embedding.shares(ratios), planes.shape[2:]
         out = self._outputs(padded(features, self.divisor), padded(maps, self.divisor))[..., :height, :width]
-        common = self.level_term(planes.chunk(PLANES, dim=1)[3], maps)
-        learned, rest = out[:, : factors.shape[1]], out[:, factors.shape[1] :]
-        return torch.cat([factors * learned, common], dim=1), rest
+        terms, rest = factors * out[:, : factors.shape[1]], out[:, factors.shape[1] :]
+        if not self.training:
+            terms = torch.cat([terms, self.level_term(planes.chunk(PLANES, dim=1)[3], maps)], dim=1)
+        return terms, rest
 
     def _view(self, planes: Tensor) -> tuple[Tensor, Tensor]:
         """What the network is shown of w and x̂_G, and what its outputs are multiplied by."""
