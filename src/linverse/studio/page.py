@@ -200,8 +200,8 @@ def _blind_tab(studio: Studio, asked: list[Any], seed: Any, looking: Any, heavy:
     _pressed(studio, go).then(studio.blind, inputs, [drawn, words], show_progress_on=[at_work], **heavy)
     stop.click(studio.stop, queue=False)
     again: dict[str, Any] = {
-        "fn": studio.blind_again,
-        "inputs": [live, looking, *inputs],
+        "fn": studio.blind,
+        "inputs": [*inputs, live, looking],
         "outputs": [drawn, words],
         "trigger_mode": "always_last",
         "show_progress_on": [at_work],
