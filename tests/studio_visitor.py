@@ -47,10 +47,11 @@ class Visitor:
     def upload(self, name: str, content: bytes, mime: str = "image/png") -> httpx.Response:
         return self.client.post("/gradio_api/upload", files=[("files", (name, content, mime))])
 
-    def call(self, function: str, *data: Any) -> Reply:
+    def call(self, function: str, *data: Any, event: dict[str, Any] | None = None) -> Reply:
         """A call through the queue, to its end; a queue that is full is an error."""
         begun, reply = time.monotonic(), Reply()
         body = {"data": list(data), "fn_index": self.functions[function], "session_hash": self.session}
+        body |= {} if event is None else {"event_data": event}
         joined = self.client.post("/gradio_api/queue/join", json=body)
         if joined.status_code != 200:
             reply.error = f"{joined.status_code}: {joined.text}"

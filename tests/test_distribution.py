@@ -15,9 +15,10 @@ from linverse.store.hub import bundled
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-CORE = {"torch", "numpy", "safetensors", "huggingface_hub", "tyro", "rich", "matplotlib", "pillow"}
+CORE = {"torch", "numpy", "safetensors", "tyro", "rich", "matplotlib", "pillow"}
 EXTRAS = (
     "accelerate",
+    "huggingface_hub",
     "tensorboard",
     "sklearn",
     "scipy",
@@ -58,12 +59,19 @@ def test_restoring_a_picture_imports_none_of_the_extras() -> None:
         "import linverse.cli.restore, linverse.cli.demo, linverse.cli.blind, linverse.cli.score, linverse.cli.train\n"
         "posterior = lv.Posterior(lv.load('mnist'), lv.Box(8, 0.1).measure(torch.rand(1, 1, 28, 28)))\n"
         "posterior.mean(), posterior.sample(1, 2)\n"
+        "scan = lv.Tomography((28, 28), 3, 0.5).measure(torch.rand(1, 1, 28, 28))\n"
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "lv.Posterior(lv.load('mnist'), scan).draw(2, 2, levels=2, sweeps=8)\n"
         "from linverse.training.loop import make_accelerator\n"
         "try: make_accelerator()\n"
         "except ImportError as error: print(error)\n"
+        "try: lv.load('someone/some-model')\n"
+        "except ImportError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "this needs the package accelerate, which is not installed: pip install 'linverse[train]'\n"
+    missing = {"accelerate": "train", "huggingface_hub": "hub"}
+    said = "this needs the package {}, which is not installed: pip install 'linverse[{}]'"
+    assert done.stdout.splitlines() == [said.format(*one) for one in missing.items()]
 
 
 def test_every_extra_that_is_named_exists() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import huggingface_hub
 import pytest
 import torch
-from huggingface_hub import hub_mixin
 from torch import Tensor, nn
 
 from conftest import random_covariance
@@ -146,7 +146,7 @@ class FolderHub:
 def pretend_hub(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     """What is pushed from now on arrives in `place`."""
     monkeypatch.setattr(FolderHub, "place", place, raising=False)
-    monkeypatch.setattr(hub_mixin, "HfApi", FolderHub)
+    monkeypatch.setattr(huggingface_hub, "HfApi", FolderHub)
 
 
 # the digits preset with a network of these sizes, as options of the command line and as a configuration

@@ -28,7 +28,10 @@ from linverse.sampling.run import Finish
 from linverse.sampling.split_gibbs import OperatorSamples, SplitGibbsOptions, sample_operator
 
 SAMPLES = 16  # behind a mean or a std, unless said otherwise
-LARGEST_R_HAT = 2.0  # three quarters of the spread are between chains, not within them: it is that of their starts
+# Where posteriors are known exactly (benchmarks/convergence.py) the variance of samples is off by a factor of about 1.07 in the median
+# below 2, at most 1.65 in 44 problems; beyond, up to 2.5 in 36. The usual limits, 1.01 to 1.2, are for averages over chains that started
+# anywhere: these start near the posterior, their last states count, and at the default sweeps all of them would be complained of.
+LARGEST_R_HAT = 2.0
 SLACK = 0.1  # how far the residual may be from σ beyond what chance allows
 
 
@@ -45,8 +48,8 @@ class Convergence:
         if bool((self.r_hat > LARGEST_R_HAT).any()):
             worst = float(self.r_hat[~self.r_hat.isnan()].max())
             found.append(
-                f"the chains have not forgotten their starts (R-hat {worst:.2f}; below {LARGEST_R_HAT:g} they have for the most part, "
-                "near 1 altogether): the spread of samples rests on the start. More `sweeps` help"
+                f"the chains have not forgotten their starts (R-hat {worst:.2f}, where up to {LARGEST_R_HAT:g} is usual): the variance of "
+                "samples rests on the start, and may be off by a factor of two. More `sweeps` help"
             )
         allowed = SLACK + 5 * math.sqrt(0.5 / numbers)
         off = (self.residual - 1).abs() > allowed

@@ -130,7 +130,7 @@ def test_floating_point_takes_a_few_evaluations() -> None:
 def test_a_clean_picture_has_no_noise_to_speak_of() -> None:
     prior = independent_pixels(16, std=1e-9)
     found = search_noise(prior, torch.full((1, 1, 16, 16), 0.1, dtype=torch.float64))
-    assert found.at_edge() == [found.axes[0]]
+    assert [axis.name for axis in found.at_edge()] == ["sigma"]
 
 
 def test_a_picture_of_nothing_but_black_and_white_is_refused() -> None:
@@ -177,6 +177,14 @@ def test_the_noise_and_the_blur_of_a_photograph_are_found() -> None:
     assert found.record()["std"]["value"] == pytest.approx(1.2, abs=0.1)
     assert found.record()["sigma"]["value"] == pytest.approx(0.01, rel=0.2)
     assert "std = 1." in found.describe()
+
+
+def test_a_width_at_the_end_of_what_was_searched_is_refused() -> None:
+    energy, generator = photographs(), keyed_generator("wide")
+    energy.fit(Grainy())
+    blurred = lv.GaussianBlur(5, 0.01, "reflecting").measure(Grainy().batch(torch.arange(1)), generator).raw
+    with pytest.raises(ValueError, match=r"width of the blur was not found.* 4 pixels.*--task gauss:std=1.5"):
+        find_degradation(energy, blurred, blur=True)
 
 
 class Grainy:

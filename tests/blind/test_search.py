@@ -35,6 +35,32 @@ def test_a_search_says_when_its_grid_is_too_short() -> None:
     assert [axis.name for axis in found.at_edge()] == ["sigma"]
 
 
+def test_how_near_the_end_is_told_by_the_steps_of_the_first_grid() -> None:
+    """The same answer between the points: a coarse grid has none below it but its end, a finer one has."""
+    raw = Denoising(0.2).measure(digit(4), keyed_generator(5)).raw
+    found = search(exact_digits(), raw, UnknownNoise(), (Axis("sigma", 0.12, 3.0, 4, "log"),))
+    assert 0.17 < found.value(found.axes[0]) < 0.21
+    assert [axis.name for axis in found.at_edge()] == ["sigma"]
+    finer = search(exact_digits(), raw, UnknownNoise(), (Axis("sigma", 0.12, 3.0, 9, "log"),))
+    assert finer.at_edge() == []
+
+
+@pytest.mark.parametrize(
+    ("axis", "inside", "ends"),
+    [
+        (Axis("sigma", 0.01, 1, 5, "log"), (0.0179, 0.1, 0.56), (0.01, 0.0176, 0.57, 1)),
+        (Axis("std", 0.0, 4, 5), (0.51, 3.49), (-1, 0.49, 3.51, 4)),
+        (Axis("side", 2, 7, 3, "whole"), (3, 6), (2, 7)),
+        (Axis("angle", 0, 180, 6, periodic=True), (0, 90, 180), ()),
+    ],
+)
+def test_a_value_is_at_an_end_where_no_other_point_is_nearer(
+    axis: Axis, inside: tuple[float, ...], ends: tuple[float, ...]
+) -> None:
+    assert not any(axis.ends_at(value) for value in inside)
+    assert all(axis.ends_at(value) for value in ends)
+
+
 def test_angles_are_found_across_the_end_of_their_axis() -> None:
     energy = exact_digits()
     family, axes = UnknownLineBlur(0.02), FAMILIES["line-blur"].axes((8, 8))

@@ -52,6 +52,14 @@ def test_the_checker_finds_broken_links(tmp_path: Path, body: str, complaint: st
     assert not complaint or complaint in found[0]
 
 
+def test_search_from_disk_brings_its_own_worker() -> None:
+    """The plugin `offline` loads a script from elsewhere unless one of this name is given; `make docs` refuses the former."""
+    settings = (TOOLS.parents[1] / "mkdocs.yml").read_text()
+    (script,) = re.findall(r"polyfills: \[(.*iframe-worker.*)\]", settings)
+    assert "  - offline" in settings
+    assert (TOOLS.parent / script).is_file()
+
+
 results = runpy.run_path(str(TOOLS / "results.py"))
 
 

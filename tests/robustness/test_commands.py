@@ -288,6 +288,22 @@ def test_every_encoding_can_say_everything(encoding: str) -> None:
         assert lines[7:] == ["?", "?"]
 
 
+@pytest.mark.parametrize("locale", ["C", "POSIX"])
+def test_a_bare_locale_and_no_terminal(locale: str, tmp_path: Path) -> None:
+    """The commands themselves, in a pipe, where Python's own rescue (UTF-8 in place of C) is turned off."""
+    make_files(tmp_path)
+    bare = {"LC_ALL": locale, "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "TERM": "dumb"}
+    model = str(saved_model())
+    for words in (["info", model], ["score", "good.png", "--model", model]):
+        command = [sys.executable, "-m", "linverse", *words]
+        answer = subprocess.run(
+            command, capture_output=True, cwd=tmp_path, timeout=300, check=False, env=ENVIRONMENT | bare
+        )
+        assert answer.returncode == 0, answer.stderr
+        assert answer.stdout.decode("ascii").strip()
+        assert b"\x1b" not in answer.stdout  # no colours for a pipe
+
+
 def test_work_goes_on_when_nobody_reads() -> None:
     read, write = os.pipe()
     os.close(read)

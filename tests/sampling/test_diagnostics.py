@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 import torch
 
@@ -40,6 +43,23 @@ def test_r_hat_sees_chains_that_disagree() -> None:
     assert float(r_hat(draws).max()) < 1.02
     draws[:, 0, 1] += 2.0
     assert (r_hat(draws) > 1.1).tolist() == [False, True, False]
+
+
+def test_r_hat_is_that_of_arviz() -> None:
+    from arviz_stats.base import array_stats
+
+    draws = autoregression(31, 6, 0.9).double()  # an odd number: the draw in the middle belongs to neither half
+    draws = torch.cat([draws, draws.round(decimals=1), torch.zeros_like(draws[..., :1]), 3 * draws[..., :1]], dim=-1)
+    draws[:, :3, -1] *= 20  # differs in its tails alone
+    with np.errstate(invalid="ignore"):
+        theirs = torch.as_tensor(array_stats.rhat(draws.numpy(), chain_axis=1, draw_axis=0))
+    assert theirs.isnan().tolist() == [False] * 4 + [True, False]
+    assert torch.allclose(r_hat(draws), theirs, rtol=1e-12, atol=0, equal_nan=True)
+    assert r_hat(draws.unflatten(2, (2, 3))).shape == (2, 3)
+    assert r_hat(draws[:3]).isnan().all()
+    assert r_hat(draws[:, :1]).isnan().all()
+    draws[4, 1, 0] = math.nan
+    assert r_hat(draws).isnan().tolist() == [True, False, False, False, True, False]
 
 
 def test_acceptance_summary() -> None:

@@ -117,8 +117,9 @@ def test_patches_are_clicked_one_after_the_other(studio) -> None:
 def test_blind_follows_picture_and_brush_only_while_it_is_looked_at(studio) -> None:
     picture = studio.take_example("mnist 1", "mnist")[0]
     rest = ("mnist", picture, painted(), callbacks.MANNERS[0], "noise", 0.2, 0, 0, visitor(), lambda *a, **k: None)
-    assert studio.blind_again(True, False, *rest) == (gr.skip(), gr.skip())
-    drawn, words = studio.blind_again(True, True, *rest)
+    assert studio.blind(*rest, True, False) == studio.blind(*rest, False, True) == (gr.skip(), gr.skip())
+    assert studio.blind(rest[0], None, *rest[2:], True, True) == (gr.skip(), gr.skip())
+    drawn, words = studio.blind(*rest, True, True)
     assert "<img" in drawn
     assert "sigma = 0." in words
 

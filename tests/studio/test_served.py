@@ -188,3 +188,18 @@ def test_the_programming_routes_are_shut(server: Server) -> None:
     with Visitor(server.address) as visitor:
         answer = visitor.client.post("/gradio_api/run/restore", json={"data": []})
         assert answer.status_code >= 400
+
+
+def test_blind_answers_who_asks_and_by_itself_who_looks(server: Server) -> None:
+    asked = ["mnist", None, None, "simulate on a clean picture", "noise", 0.2, 0, 0]
+    with Visitor(server.address) as visitor:
+        assert visitor.call("take_example", "mnist 1", "mnist").error is None
+        drawn, words = visitor.call("blind", *asked).outputs
+        assert "<img" in drawn
+        assert "sigma = 0." in words
+        unseen = visitor.call("blind_1", *asked, True, None)
+        assert unseen.error is None
+        assert "<img" not in str(unseen.outputs)
+        assert visitor.call("_is_blind", event={"value": "Blind", "index": 1}).error is None  # the tab is chosen
+        assert "<img" in visitor.call("blind_1", *asked, True, None).outputs[0]
+        assert "<img" not in str(visitor.call("blind_1", *asked, False, None).outputs)

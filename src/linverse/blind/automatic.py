@@ -65,8 +65,7 @@ def find_degradation(
     axis = Axis("sigma", sigma / 2, 2 * sigma, NEXT, "log")
     level = search(energy, _middle(raw), NoiseOnBlur(std), (axis,), count=NEXT, seed=seed, progress=progress)
     width = search_blur(energy, raw, _value(level), seed=seed, progress=progress)
-    searched = width.rounds[0][0][0]
-    if not 1.05 * searched.low < _value(width) < searched.high / 1.05:
+    if width.at_edge():
         raise ValueError(
             f"the width of the blur was not found: the most probable one, {_value(width):.3g} pixels, is at the edge of what was searched, "
             "which this model is no judge of; give it, as by --task gauss:std=1.5"

@@ -54,12 +54,12 @@ class NoiseSearch(Search):
     model_error: float = 0.0
     evaluations: int = 0
     tiles: int = 1
-    limits: tuple[float, float] = (0.0, math.inf)
+    limits: tuple[float, float] = (1e-6, 1e6)
 
-    def at_edge(self) -> list[Axis]:
-        """Its axis, where the estimate lies at the end of what the energy knows: less noise than it can tell, or more."""
-        low, high = self.limits
-        return [self.axes[0]] if not 1.1 * low < self.sigma < high / 1.1 else []
+    @property
+    def searched(self) -> tuple[Axis, ...]:
+        """All levels that the energy knows: at their ends there is less noise than it can tell, or more."""
+        return (Axis("sigma", *self.limits, POINTS, "log"),)
 
     @property
     def sigma(self) -> float:

@@ -60,6 +60,15 @@ class Axis:
             return torch.logspace(math.log10(self.low), math.log10(self.high), self.count)
         return torch.linspace(self.low, self.high, self.count + self.periodic)[: self.count]
 
+    def ends_at(self, value: float) -> bool:
+        """Whether a value is nearer to an end of this axis than to any point between: what is sought may lie beyond."""
+        if self.periodic:
+            return False
+        points, place = self.values().double(), torch.tensor(value, dtype=torch.float64)
+        if self.spacing == "log":
+            points, place = points.log(), place.log()
+        return int((points - place).abs().argmin()) in (0, len(points) - 1)
+
     def narrowed(self, log_p: Tensor, count: int) -> Axis:
         """The part of this axis where a log-posterior [n] is not negligible, and one step to either side of it."""
         kept = (log_p > log_p.max() - NEGLIGIBLE).nonzero().flatten()
@@ -163,11 +172,14 @@ class Search:
         low, high = self.final.interval(axis.name, level)
         return low / axis.scale, high / axis.scale
 
+    @property
+    def searched(self) -> tuple[Axis, ...]:
+        """The axes of the first grid: all that was looked at."""
+        return self.rounds[0][0]
+
     def at_edge(self) -> list[Axis]:
-        """The axes at whose end the first grid has its maximum."""
-        axes, result = self.rounds[0]
-        ends = {axis.name: (0, len(result.axes[axis.name]) - 1) for axis in axes if not axis.periodic}
-        return [axis for axis in axes if int(result.marginal(axis.name).argmax()) in ends.get(axis.name, ())]
+        """The axes at whose end the most probable value lies: it may be an answer of the grid, not of the picture."""
+        return [axis for axis in self.searched if axis.ends_at(self.value(axis))]
 
 
 def whole_interval(values: Tensor, weights: Tensor, level: float) -> tuple[float, float]:

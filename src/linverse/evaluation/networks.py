@@ -57,6 +57,16 @@ class Models:
             if palette.task is not None and palette.task.partition(":")[0] not in TASKS:
                 raise ValueError(f"{name}: there is no such task; there are {', '.join(TASKS)}")
 
+    @property
+    def denoiser(self) -> Any:
+        """The isotropic network, or the energy at isotropic noise where there is none."""
+        return self.score if self.score is not None else EnergyDenoiser(self.energy)
+
+    def weights(self) -> dict[str, str]:
+        """What tells energy and score network from others, for a record (`identity`)."""
+        named = {"model": self.energy, "score": self.score}
+        return {name: identity(model) for name, model in named.items() if model is not None}
+
     def choose(self, contender: Contender, task: str, degradation: Degradation) -> Choice:
         """The network for a method on a task."""
         if contender.needs == "nothing":
@@ -65,7 +75,7 @@ class Models:
             return Choice(self.energy, "energy")
         if contender.needs == "palette":
             return self._choose_palette(task, degradation)
-        denoiser = self.score if self.score is not None else EnergyDenoiser(self.energy)
+        denoiser = self.denoiser
         return Choice(denoiser, AS_DENOISER if isinstance(denoiser, EnergyDenoiser) else "score")
 
     def _choose_palette(self, task: str, degradation: Degradation) -> Choice:

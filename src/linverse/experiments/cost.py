@@ -18,16 +18,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from linverse.baselines import METHODS, EnergyDenoiser
+from linverse.baselines import METHODS
 from linverse.covariance import identity
 from linverse.degradations.tasks import parse_task
 from linverse.energy import fixed_shape
 from linverse.evaluation.models import held_out
+from linverse.evaluation.networks import Models
 from linverse.experiments.claims import Claim, Condition, interval_metrics, interval_of, mean_interval
 from linverse.experiments.companions import load_with_companions
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.tables import ResultTable
-from linverse.files.saving import hash_weights
 from linverse.models.embeddings.isotropic import IsotropicEmbedding
 from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.models.networks.unet import UNetConfig
@@ -93,19 +93,18 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def solver_times(
     options: CostOptions, setting: CostSetting, progress: Progress
-) -> tuple[dict[str, Tensor], dict[str, Any], Any]:
+) -> tuple[dict[str, Tensor], dict[str, Any], Models]:
     """Seconds [repetitions] of every method, and its last solution."""
     models = load_with_companions(options.model, options.companions)
     shape = fixed_shape(models.energy)
     x = held_out(options.data, setting.images, shape).x
     degradation = parse_task(options.task, shape[1:])
     raw = degradation.measure(x, keyed_generator(setting.seed, "cost")).raw
-    score = models.score if models.score is not None else EnergyDenoiser(models.energy)
     seconds: dict[str, list[float]] = {name: [] for name in THEIRS}
     solutions: dict[str, Any] = {}
     for repetition in range(setting.repetitions):
         for name in THEIRS:
-            model = models.energy if METHODS[name].needs == "energy" else score
+            model = models.energy if METHODS[name].needs == "energy" else models.denoiser
             generator = keyed_generator(setting.seed, "cost", repetition)
             work = partial(METHODS[name].solve, model, degradation, raw, generator, steps=setting.steps)
             took, solutions[name] = timed(work)
@@ -179,10 +178,11 @@ def run(out: Path, quick: bool, progress: Progress, options: CostOptions) -> Exp
             "our score network has one evaluation per step where the energy has one and its gradient",
         ],
     }
-    weights = {"model": hash_weights(models.energy)}
     found = {"solvers": seconds, "embeddings": embeddings}
     tables = solver_table(metrics), embedding_table(metrics)
-    return ExperimentResult(metrics, paper, found, asdict(setting), weights, {"seed": setting.seed}, CLAIMS, tables)
+    return ExperimentResult(
+        metrics, paper, found, asdict(setting), models.weights(), {"seed": setting.seed}, CLAIMS, tables
+    )
 
 
 def solver_table(metrics: dict[str, float]) -> ResultTable:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from linverse.baselines import METHODS, EnergyDenoiser
+from linverse.baselines import METHODS
 from linverse.degradations import Degradation
 from linverse.degradations.tasks import parse_task
 from linverse.energy import Energy, fixed_shape
@@ -30,7 +30,6 @@ from linverse.experiments.companions import load_with_companions
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.gumbel import total_variation
 from linverse.experiments.tables import Cell, ResultTable
-from linverse.files.saving import hash_weights
 from linverse.metrics import bootstrap_statistic
 from linverse.progress import Progress
 from linverse.rng import keyed_generator, normal_like
@@ -136,7 +135,7 @@ def solve(
     models: Models, name: str, degradation: Degradation, raw: Tensor, setting: PosteriorSamplesSetting, label: str
 ) -> SampleDensities:
     """A solver's answer to each measurement, judged."""
-    model = models.energy if METHODS[name].needs == "energy" else denoiser_of(models)
+    model = models.energy if METHODS[name].needs == "energy" else models.denoiser
     settings: dict[str, Any] = {} if setting.steps is None else {"steps": setting.steps}
     parts = []
     for rows in chunks(len(raw), BATCH):
@@ -145,11 +144,6 @@ def solve(
     return sample_densities(
         models.energy, torch.cat(parts), degradation, raw, (setting.seed, "posterior-samples", "floor")
     )
-
-
-def denoiser_of(models: Models) -> Any:
-    """The isotropic network, or the energy at isotropic noise."""
-    return models.score if models.score is not None else EnergyDenoiser(models.energy)
 
 
 def collect(
@@ -208,9 +202,7 @@ def run(out: Path, quick: bool, progress: Progress, options: PosteriorSamplesOpt
     shape = fixed_shape(models.energy)
     x = held_out(options.data, setting.images, shape).x
     degradation = audited(options.task, shape[1:], models.energy)
-    weights = {"model": hash_weights(models.energy)}  # type: ignore[arg-type]
-    if isinstance(models.score, torch.nn.Module):
-        weights["score"] = hash_weights(models.score)
+    weights = models.weights()
     cache = Cache.of("posterior-samples", out, SampleDensities)
     keep = cache.keeper(weights | asdict(options) | asdict(setting))
     one = collect(models, x[:1], setting.samples, degradation, setting, "one", keep)

@@ -31,7 +31,6 @@ from linverse.experiments.companions import load_with_companions
 from linverse.experiments.framework import ExperimentResult
 from linverse.experiments.solver_tables import KID, OURS, TABLES, SolverTable, quantity
 from linverse.experiments.tables import Cell, ResultTable
-from linverse.files.saving import hash_weights
 from linverse.metrics import Interval, available_metrics, metric_label
 from linverse.metrics.distribution import cubic_kernel
 from linverse.progress import Progress
@@ -228,12 +227,9 @@ def run(out: Path, quick: bool, progress: Progress, options: SolversOptions) -> 
             f"no FID: of so few images it says little; KID is on the features of {report['configuration']['features']}",
         ],
     }
-    weights = {"model": hash_weights(plan.models.energy)}  # type: ignore[arg-type]
-    if isinstance(plan.models.score, torch.nn.Module):
-        weights["score"] = hash_weights(plan.models.score)
     configuration = {"images": len(plan.truth), "methods": [c.label for c in plan.contenders], "tasks": [*table.tasks]}
     return ExperimentResult(
-        metrics, paper, galleries, configuration, weights, {"seed": plan.setting.seed}, claims, tables
+        metrics, paper, galleries, configuration, plan.models.weights(), {"seed": plan.setting.seed}, claims, tables
     )
 
 

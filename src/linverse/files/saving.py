@@ -3,27 +3,36 @@
 Folders follow the conventions of the Hugging Face hub (`save_pretrained`, `from_pretrained`, `push_to_hub`). Beside the weights lie the
 model's attachments: its card, a page for people, its licence, held-out images (`store` knows what they mean); they travel with it as they
 are. The manifest holds the size and sha256 of what decides the answers: a file that was cut short or changed since is refused by name.
+The hub's own client is asked only for what is on the hub (extra `hub`): folders need none of it.
 Loading is strict and reads safetensors only: nothing is unpickled, no weight is missing, and every bit is what was saved.
 """
 
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import torch
-from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
+from linverse.extras import require
 from linverse.files import file_digest, json_bytes, make_folder, read_object, write_together
 
 WEIGHTS, CONFIG, MANIFEST = "model.safetensors", "config.json", "manifest.json"
 CARD, PAGE, LICENCE, REFERENCE = "card.json", "README.md", "LICENSE", "reference.safetensors"
 PRECISIONS = {"F64", "F32", "F16", "BF16"}  # of weights, in the words of safetensors
 ATTACHMENTS = (CARD, PAGE, LICENCE, REFERENCE)
+PLAIN_PAGE = """---
+library_name: linverse
+---
+# {name}
+
+A model of linverse, saved without a card: `linverse.load` takes its folder, or its id on the hub.
+"""
 
 
 class ModelFileError(ValueError):
@@ -81,7 +90,7 @@ def _check_file(path: Path, recorded: dict[str, Any]) -> None:
 # --- models --------------------------------------------------------------------------------------------------------------------
 
 
-class HubModel(PyTorchModelHubMixin, library_name="linverse"):
+class HubModel:
     """What a module needs to be saved and loaded: `config` of the class `config_type`, which has a `kind`, `to_dict` and `from_dict`.
 
     `attachments` are whole files that travel with the weights, by their names.
@@ -98,25 +107,39 @@ class HubModel(PyTorchModelHubMixin, library_name="linverse"):
         others = {key: value for key, value in self.attachments.items() if key != name}
         self.attachments = others if content is None else others | {name: content}
 
-    def save_pretrained(
-        self,
-        save_directory: str | Path,
-        *,
-        config: Any = None,
-        repo_id: str | None = None,
-        push_to_hub: bool = False,
-        model_card_kwargs: dict[str, Any] | None = None,
-        **push_to_hub_kwargs: Any,
-    ) -> str | None:
-        """Save the model in a folder, and push it to the hub if asked to. (The hub's own method removes the old configuration first.)"""
+    def save_pretrained(self, save_directory: str | Path) -> None:
+        """Save the model, and all that travels with it, in a folder; a model without a page gets one of a few lines."""
         folder = Path(save_directory)
         make_folder(folder)
         self._save_pretrained(folder)
         if not (folder / PAGE).exists():
-            self.generate_model_card(**(model_card_kwargs or {})).save(folder / PAGE)
-        if not push_to_hub:
-            return None
-        return self.push_to_hub(repo_id=repo_id or folder.name, **push_to_hub_kwargs)
+            (folder / PAGE).write_text(PLAIN_PAGE.format(name=folder.resolve().name), encoding="utf-8")
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        commit_message: str = "Save the model",
+        private: bool | None = None,
+        token: str | None = None,
+        branch: str | None = None,
+        create_pr: bool = False,
+    ) -> str:
+        """Put the files of `save_pretrained` on the hub, in one commit, whose address is returned; `owner/name` is made if need be."""
+        client = require("huggingface_hub", "hub").HfApi(token=token)
+        place = client.create_repo(repo_id=repo_id, private=private, exist_ok=True).repo_id
+        with tempfile.TemporaryDirectory() as folder:
+            saved = Path(folder) / place
+            self.save_pretrained(saved)
+            commit = client.upload_folder(
+                repo_id=place,
+                repo_type="model",
+                folder_path=saved,
+                commit_message=commit_message,
+                revision=branch,
+                create_pr=create_pr,
+            )
+        return str(commit)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         """All files or none: a disk that is full leaves the model that was there before."""
@@ -164,12 +187,14 @@ class HubModel(PyTorchModelHubMixin, library_name="linverse"):
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
+        build: Any = cls  # a module that takes its configuration, and no more
         check_manifest(folder)
         config = read_config(folder, cls.config_type)
         check_weights(folder / WEIGHTS, cls, config)
         # the first weights are drawn and thrown away: leave the user's random stream alone
         with torch.random.fork_rng(devices=[]):
-            model = cls(config)
+            model = build(config)
+        assert isinstance(model, cls)
         assert isinstance(model, nn.Module)
         try:
             # assigned, not copied: weights of another precision keep it
@@ -215,12 +240,10 @@ def read_config(folder: Path, config_type: type[Any]) -> Any:
 
 def download(repo_id: str, **options: Any) -> Path:
     """The folder of a model of the hub, in its cache."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError
-
+    hub, refused = require("huggingface_hub", "hub"), require("huggingface_hub.errors", "hub").HFValidationError
     try:
-        return Path(snapshot_download(repo_id, allow_patterns=[WEIGHTS, CONFIG, MANIFEST, *ATTACHMENTS], **options))
-    except (OSError, HFValidationError) as error:
+        return Path(hub.snapshot_download(repo_id, allow_patterns=[WEIGHTS, CONFIG, MANIFEST, *ATTACHMENTS], **options))
+    except (OSError, refused) as error:
         raise ModelFileError(
             f"there is no folder {repo_id!r}, and the hub gave no model of that name: {error}"
         ) from error

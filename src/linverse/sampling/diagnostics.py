@@ -1,6 +1,6 @@
 """Is a sampler right, and are its error bars honest?
 
-    Markov chains      effective sample size and R-hat (arviz-stats), acceptance
+    Markov chains      effective sample size (arviz-stats), R-hat, acceptance
     calibration        for x ~ p(x), y ~ p(y|x) and L samples of p(x|y), the rank of a summary of x among those of the samples is uniform on
                        0…L (simulation-based calibration, Talts et al. 2018); its central intervals cover x as often as they say
 Summaries are low-dimensional: a pixel, a mean, a distance, a log-density; [N] of the truths, [N, L] of the samples. The ranks themselves
@@ -9,6 +9,7 @@ are `metrics.rank_statistics`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -27,10 +28,34 @@ def effective_sample_size(draws: Tensor) -> Tensor:
 
 
 def r_hat(draws: Tensor) -> Tensor:
-    """Of [draws, chains, …] → […]: near 1 if the chains agree (rank-normalised split R-hat)."""
-    array_stats = require("arviz_stats.base", "evaluate").array_stats
-    values = draws.detach().cpu().double().numpy()
-    return torch.as_tensor(array_stats.rhat(values, chain_axis=1, draw_axis=0))
+    """Of [draws, chains, …] → […]: near 1 if the chains agree; NaN for fewer than 4 draws or 2 chains, or where nothing moves.
+
+    Rank-normalised split R-hat, the larger of bulk and tail (Vehtari et al. 2021). Written here, because every posterior of a general
+    operator asks for it, and restoring a picture needs no statistics library.
+    """
+    half = len(draws) // 2
+    halves = torch.cat([draws[:half], draws[len(draws) - half :]], dim=1).detach().double()
+    columns = halves.flatten(2).movedim(2, 0)  # of each quantity: [half, chains of half the length]
+    if half < 2 or draws.shape[1] < 2:
+        return columns.new_full(draws.shape[2:], math.nan)
+    folded = (columns - columns.flatten(1).quantile(0.5, dim=1)[:, None, None]).abs()
+    found = torch.maximum(_variance_ratio(_normal_scores(columns)), _variance_ratio(_normal_scores(folded)))
+    found = torch.where(columns.isnan().flatten(1).any(dim=1), torch.nan, found)
+    return found.reshape(draws.shape[2:])
+
+
+def _normal_scores(values: Tensor) -> Tensor:
+    """Φ⁻¹((r − ⅜)/(n + ¼)) of the ranks r in each row of [k, …], ties at their mean."""
+    flat = values.flatten(1).contiguous()
+    ordered = flat.sort(dim=1).values
+    twice = torch.searchsorted(ordered, flat) + torch.searchsorted(ordered, flat, right=True) + 1
+    return torch.special.ndtri((0.5 * twice.to(flat) - 0.375) / (flat.shape[1] + 0.25)).reshape(values.shape)
+
+
+def _variance_ratio(values: Tensor) -> Tensor:
+    """√(total variance ÷ that within chains) of [k, draws, chains]."""
+    count, within = values.shape[1], values.var(dim=1).mean(dim=1)
+    return (values.mean(dim=1).var(dim=1) / within + (count - 1) / count).sqrt()
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from linverse.report.blind import blind_figure, estimate_text
 from linverse.report.film import film_bytes
 from linverse.report.marginal import marginal_figure, marginal_words
 from linverse.report.restoration import seen_picture
-from linverse.restoration import Restoration, pixel_marginal
+from linverse.restoration import BlindRestoration, Restoration, pixel_marginal
 from linverse.studio import markup, work
 from linverse.studio.kinds import KINDS, PAINTED, damage_of
 from linverse.studio.models import Models, StudioModel
@@ -289,8 +289,15 @@ class Studio:
         seed: float,
         request: gr.Request,
         bar: gr.Progress = gr.Progress(),  # noqa: B008
-    ) -> tuple[str, str]:
-        """Evidence and posterior of the parameters, in a figure and in words."""
+        live: bool | None = None,
+        looking: bool = True,
+    ) -> tuple[Any, Any]:
+        """Evidence and posterior of the parameters, in a figure and in words.
+
+        Where `live` is given nobody pressed the button: something changed, and the answer comes anew for who wants that and looks at it.
+        """
+        if live is not None and not (live and looking and picture is not None):
+            return gr.skip(), gr.skip()
         with clear_words():
             progress = self._watched(request, bar)
             if picture is None:
@@ -298,52 +305,56 @@ class Studio:
             told: list[str] = []
             chosen = self.models.get(model)
             seen = fitted(picture, chosen.energy.shape, tell=told.append, resize=True)
-            mask = mask_of(painted)
-            if mask is not None and family != "noise":
-                mask = None
-                told.append("what is painted over counts for noise only")
-            names = [axis.name for axis in FAMILIES[family].axes(seen.size)]
-            given = (number(value, name) for value, name in zip((first, second), names, strict=False))
-            truth = dict(zip(names, given, strict=True)) if manner == MANNERS[0] else None
+            truth = self._simulated(family, manner, seen.size, (first, second))
             result = work.blind(
                 chosen,
                 seen,
                 family,
                 truth=truth,
-                mask=None if mask is None else resized_mask(mask, seen.size),
+                mask=self._left_out(painted, family, seen.size, told),
                 seed=int(number(seed, "seed")),
                 progress=progress,
             )
-            words = [estimate_text(result.search, axis) for axis in result.search.axes]
-            pictures = [("measurement", result.raw), ("restored", result.mean)]
-            drawn = markup.figure(
-                lambda: blind_figure(result.search, pictures, truth, f"{family}: evidence and posterior"),
-                f"evidence curve; {'; '.join(words)}",
-                least=640,
-            )
-            if result.typicality is not None:
-                words.append(f"against {result.typicality.count} held-out images: {result.typicality.describe()[0]}")
-            return drawn, markup.notes([*words, *told])
+            return self._blind_shown(result, family, truth, told)
 
-    def blind_again(
-        self,
-        live: bool,
-        looking: bool,
-        model: str,
-        picture: Picture | None,
-        painted: Any,
-        manner: str,
-        family: str,
-        first: float,
-        second: float,
-        seed: float,
-        request: gr.Request,
-        bar: gr.Progress = gr.Progress(),  # noqa: B008
-    ) -> tuple[Any, Any]:
-        """The same by itself when the picture, what is painted or the model changes, for who looks at it."""
-        if not (live and looking) or picture is None:
-            return gr.skip(), gr.skip()
-        return self.blind(model, picture, painted, manner, family, first, second, seed, request, bar)
+    @staticmethod
+    def _simulated(
+        family: str, manner: str, size: tuple[int, int], values: tuple[float, float]
+    ) -> dict[str, float] | None:
+        """The parameters by which a clean picture is to be damaged; none for one that is."""
+        if manner != MANNERS[0]:
+            return None
+        names = [axis.name for axis in FAMILIES[family].axes(size)]
+        return {name: number(value, name) for name, value in zip(names, values, strict=False)}
+
+    @staticmethod
+    def _left_out(painted: Any, family: str, size: tuple[int, int], told: list[str]) -> Tensor | None:
+        """The mask of what is painted over, for the family that can leave it out."""
+        mask = mask_of(painted)
+        if mask is None:
+            return None
+        if family != "noise":
+            told.append("what is painted over counts for noise only")
+            return None
+        return resized_mask(mask, size)
+
+    @staticmethod
+    def _blind_shown(
+        result: BlindRestoration, family: str, truth: dict[str, float] | None, told: list[str]
+    ) -> tuple[str, str]:
+        words = [estimate_text(result.search, axis) for axis in result.search.axes]
+        pictures = [("measurement", result.raw), ("restored", result.mean)]
+        drawn = markup.figure(
+            lambda: blind_figure(result.search, pictures, truth, f"{family}: evidence and posterior"),
+            f"evidence curve; {'; '.join(words)}",
+            least=640,
+        )
+        if result.typicality is not None:
+            words.append(f"against {result.typicality.count} held-out images: {result.typicality.describe()[0]}")
+        edges = [
+            f"{axis.name} lies at the edge of what was searched: it may be beyond" for axis in result.search.at_edge()
+        ]
+        return drawn, markup.notes([*words, *edges, *told])
 
     # --- path ----------------------------------------------------------------------------------------------------------------
 

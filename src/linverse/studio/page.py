@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from linverse.blind import FAMILIES
 from linverse.studio import markup, work
 from linverse.studio.callbacks import MANNERS, Studio
 from linverse.studio.kinds import KINDS
-from linverse.studio.models import Models
+from linverse.studio.models import Models, StudioModel
 
 QUEUE = 64  # visitors that wait
 LARGEST_FILE = "30mb"
@@ -57,6 +58,71 @@ def only_uploads(block: Any) -> None:
     block.async_move_resource_to_block_cache = moved
 
 
+@dataclass(frozen=True)
+class Asked:
+    """The fields of the left column: which picture, what happened to it, and with what numbers it is restored."""
+
+    model: Any
+    upload: Any
+    example: Any
+    about: Any
+    manner: Any
+    kind: Any
+    strength: Any
+    sigma: Any
+    painted: Any
+    samples: Any
+    steps: Any
+    seed: Any
+
+
+def _left_column(models: Models, first: StudioModel, begun: tuple[str, Any, str]) -> Asked:
+    """`begun`: the example that is there at first, by name, as the editor shows it, and in words."""
+    named, editable, said = begun
+    model = gr.Dropdown(models.names, value=first.name, label="Model", elem_id="model")
+    upload = upload_of(label="Your picture: drop, choose or paste it", height=220, elem_id="upload")
+    example = gr.Dropdown(list(first.examples()), value=named, label="… or an example", elem_id="example")
+    about = gr.HTML(said)
+    manner = gr.Radio(MANNERS, value=MANNERS[0], label="Which picture is it?", elem_id="manner")
+    kind = gr.Dropdown(list(KINDS), value=list(KINDS)[1], label="What happened to it?", elem_id="kind")
+    strength = gr.Number(14, label="strength", visible=False, elem_id="strength")
+    sigma = gr.Number(0.1, label="noise (standard deviation, white is 1)", elem_id="sigma")
+    with gr.Accordion("Paint over what is missing", open=True):
+        painted = _editor(editable)
+    with gr.Accordion("Numbers", open=False):
+        samples = gr.Slider(0, work.MOST_SAMPLES, value=8, step=1, label="samples")
+        steps = gr.Slider(1, work.MOST_STEPS, value=50, step=1, label="steps of each")
+        seed = gr.Number(0, precision=0, label="seed")
+    return Asked(model, upload, example, about, manner, kind, strength, sigma, painted, samples, steps, seed)
+
+
+def _tabs(studio: Studio, left: Asked, picture: Any, looking: Any, first: StudioModel, heavy: dict[str, Any]) -> Any:
+    """What can be asked, and the model's card, which is handed back."""
+    asked = [left.model, picture, left.kind, left.strength, left.sigma, left.manner, left.painted, left.seed]
+    with gr.Tab("Restore"):
+        _restore_tab(studio, [*asked, left.samples, left.steps], heavy)
+    with gr.Tab("Blind"):
+        _blind_tab(studio, [left.model, picture, left.painted, left.manner], left.seed, looking, heavy)
+    with gr.Tab("Path"):
+        _path_tab(studio, asked, heavy)
+    with gr.Tab("Compare"):
+        _compare_tab(studio, asked, heavy)
+    with gr.Tab("Model card"):
+        return gr.Markdown(first.card(), elem_id="card")
+
+
+def _answer_changes(studio: Studio, left: Asked, picture: Any, card: Any) -> None:
+    """What a choice in the left column changes there, and in the card."""
+    taken = [picture, left.painted, left.about]
+    quiet = {"show_progress": "hidden"}
+    left.upload.change(studio.take, [left.upload, left.model], [*taken, left.model, left.example], **quiet)
+    left.example.input(studio.take_example, [left.example, left.model], [*taken, left.upload], **quiet)
+    chosen = [left.model, picture, left.example]
+    left.model.change(studio.choose_model, chosen, [left.example, card, *taken], **quiet)
+    left.kind.change(studio.choose, left.kind, [left.strength, left.sigma, left.manner], **quiet)
+    left.painted.input(studio.paint, [left.painted, left.kind], left.kind, **quiet)
+
+
 def build(models: Models, folder: Path) -> Any:
     """The page, not yet served. `folder` is for files on their way to a visitor."""
     studio, workers = Studio(models, folder), max(1, os.cpu_count() or 1)
@@ -70,38 +136,10 @@ def build(models: Models, folder: Path) -> Any:
         picture, looking = gr.State(begun, time_to_live=3600), gr.State(False)
         with gr.Row():
             with gr.Column(min_width=300):
-                model = gr.Dropdown(models.names, value=first.name, label="Model", elem_id="model")
-                upload = upload_of(label="Your picture: drop, choose or paste it", height=220, elem_id="upload")
-                example = gr.Dropdown(list(first.examples()), value=named, label="… or an example", elem_id="example")
-                about = gr.HTML(said)
-                manner = gr.Radio(MANNERS, value=MANNERS[0], label="Which picture is it?", elem_id="manner")
-                kind = gr.Dropdown(list(KINDS), value=list(KINDS)[1], label="What happened to it?", elem_id="kind")
-                strength = gr.Number(14, label="strength", visible=False, elem_id="strength")
-                sigma = gr.Number(0.1, label="noise (standard deviation, white is 1)", elem_id="sigma")
-                with gr.Accordion("Paint over what is missing", open=True):
-                    painted = _editor(editable)
-                with gr.Accordion("Numbers", open=False):
-                    samples = gr.Slider(0, work.MOST_SAMPLES, value=8, step=1, label="samples")
-                    steps = gr.Slider(1, work.MOST_STEPS, value=50, step=1, label="steps of each")
-                    seed = gr.Number(0, precision=0, label="seed")
+                left = _left_column(models, first, (named, editable, said))
             with gr.Column(min_width=300, scale=2), gr.Tabs() as tabs:
-                asked = [model, picture, kind, strength, sigma, manner, painted, seed]
-                with gr.Tab("Restore"):
-                    _restore_tab(studio, [*asked, samples, steps], heavy)
-                with gr.Tab("Blind"):
-                    _blind_tab(studio, [model, picture, painted, manner], seed, looking, heavy)
-                with gr.Tab("Path"):
-                    _path_tab(studio, asked, heavy)
-                with gr.Tab("Compare"):
-                    _compare_tab(studio, asked, heavy)
-                with gr.Tab("Model card"):
-                    card = gr.Markdown(first.card(), elem_id="card")
-        taken = [picture, painted, about]
-        upload.change(studio.take, [upload, model], [*taken, model, example], show_progress="hidden")
-        example.input(studio.take_example, [example, model], [*taken, upload], show_progress="hidden")
-        model.change(studio.choose_model, [model, picture, example], [example, card, *taken], show_progress="hidden")
-        kind.change(studio.choose, kind, [strength, sigma, manner], show_progress="hidden")
-        painted.input(studio.paint, [painted, kind], kind, show_progress="hidden")
+                card = _tabs(studio, left, picture, looking, first, heavy)
+        _answer_changes(studio, left, picture, card)
         tabs.select(_is_blind, None, looking, show_progress="hidden")
         page.unload(studio.leave)
     page.queue(max_size=QUEUE, default_concurrency_limit=workers, api_open=False)
@@ -200,8 +238,8 @@ def _blind_tab(studio: Studio, asked: list[Any], seed: Any, looking: Any, heavy:
     _pressed(studio, go).then(studio.blind, inputs, [drawn, words], show_progress_on=[at_work], **heavy)
     stop.click(studio.stop, queue=False)
     again: dict[str, Any] = {
-        "fn": studio.blind_again,
-        "inputs": [live, looking, *inputs],
+        "fn": studio.blind,
+        "inputs": [*inputs, live, looking],
         "outputs": [drawn, words],
         "trigger_mode": "always_last",
         "show_progress_on": [at_work],
