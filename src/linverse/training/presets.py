@@ -220,8 +220,8 @@ PHOTOGRAPHS = TrainConfig(
     optimiser=replace(SMALL_OPTIMISER, warmup=50, decay_share=0.65, ema=0.998),
     batch=32,
     crops=(48, 64, 96),
-    steps=2_400,
-    isotropic_first=1_200,
+    steps=8_000,
+    isotropic_first=2_000,
 )
 
 # --- CIFAR-10: 32×32 colour, the paper's families, the photographs' network and loss -----------------------------------------------
