@@ -37,14 +37,14 @@ def learned_part(energy: LearnedEnergy, x: Tensor, log_variance: float = -4.0) -
     form = energy.form
     cov = SpatialCovariance(torch.full((len(x), 1, *x.shape[2:]), log_variance, dtype=x.dtype), channels=x.shape[1])
     mean = torch.full_like(x, 0.4)
-    band_prior = torch.zeros(11, dtype=x.dtype)
-    return form.run([form.inputs(0.3 * (x - mean), x, mean, cov, x.new_ones(1), band_prior)], twice=False)[0]
+    return form.run([form.inputs(0.3 * (x - mean), x, mean, cov, x.new_ones(1))], twice=False)[0]
 
 
 def test_a_grey_model_starts_as_the_colour_model_on_grey_pictures() -> None:
     """R_grey(x) = R_colour(x, x, x)/3."""
     colour, grey = spectral(3), spectral(1, seed=1)
     colour.form.base.log_prior.copy_(grey.form.base.log_prior)
+    colour.form.base.log_power.copy_(grey.form.base.log_power.expand_as(colour.form.base.log_power))
     x = Pictures(2, (1, 16, 16)).batch(torch.arange(2)).double()
     before = learned_part(grey, x)
     taken = take_over(grey, colour)

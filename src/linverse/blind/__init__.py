@@ -2,6 +2,7 @@
 
 from linverse.blind.ascent import maximise
 from linverse.blind.automatic import FoundDegradation, find_degradation, search_blur, search_family
+from linverse.blind.correction import CorrectedSearch, corrected
 from linverse.blind.estimate import BlindEstimate, estimate, integrated_mean, log_evidence, noise_bound, noise_levels
 from linverse.blind.families import (
     Family,
@@ -29,6 +30,7 @@ __all__ = [
     "FAMILIES",
     "Axis",
     "BlindEstimate",
+    "CorrectedSearch",
     "Family",
     "FamilyPreset",
     "FoundDegradation",
@@ -41,6 +43,7 @@ __all__ = [
     "UnknownNoise",
     "UnknownNoiseBox",
     "check_truth",
+    "corrected",
     "estimate",
     "find_degradation",
     "integrated_mean",

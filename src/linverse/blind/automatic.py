@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from linverse.blind.censored import CensoredImages
+from linverse.blind.correction import CorrectedSearch, corrected
 from linverse.blind.estimate import checked_raw
 from linverse.blind.families import Family, Parameters, UnknownGaussianBlur, UnknownNoise
 from linverse.blind.noise_level import NoiseSearch, first_guess, search_noise
@@ -39,7 +40,7 @@ class FoundDegradation:
         for name, found in self.searches.items():
             low, high = found.interval(found.axes[0])
             out[name] = {"value": found.value(found.axes[0]), "low": low, "high": high, "level": 0.9}
-            if isinstance(found, NoiseSearch):
+            if isinstance(found, NoiseSearch | CorrectedSearch):
                 out[name] |= found.record()
         return out
 
@@ -101,7 +102,8 @@ def search_blur(
     seen = _middle(raw)
     axis = Axis("std", 0.3, min(4.0, min(seen.shape[2:]) / 6), FIRST, unit="pixels")
     family = UnknownGaussianBlur(sigma, boundary="reflecting")
-    return search(energy, seen, family, (axis,), count=NEXT, seed=seed, progress=progress)
+    found = search(energy, seen, family, (axis,), count=NEXT, seed=seed, progress=progress)
+    return found if found.at_edge() else corrected(energy, found, family, seed=seed, progress=progress)
 
 
 def search_family(

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from linverse.blind import Axis, NoiseSearch, Search
+from linverse.blind import Axis, CorrectedSearch, NoiseSearch, Search
 from linverse.data.reading import shown
 from linverse.report.console import note
 from linverse.report.output import OutputFolder
@@ -189,9 +189,14 @@ def noise_text(found: NoiseSearch) -> str:
         share = f"{100 * found.censored:.2g} % of its values are clipped"
         words.append(f"{share} and were drawn anew; Monte Carlo error {100 * found.monte_carlo_error:.1g} %")
     if found.model_error or found.model_bias:
-        off = f"{100 * found.model_bias:+.1f} ± {100 * found.model_error:.1f} %"
-        words.append(f"on held-out images the model is off by {off}, which is allowed for")
+        words.append(model_text(found))
     return "; ".join(words)
+
+
+def model_text(found: NoiseSearch | CorrectedSearch) -> str:
+    """What the model is known to be wrong by, in a line."""
+    off = f"{100 * found.model_bias:+.1f} ± {100 * found.model_error:.1f} %"
+    return f"on held-out images the model is off by {off}, which is allowed for"
 
 
 def show(console: Console, result: BlindRestoration, truth: dict[str, float] | None, out: OutputFolder) -> None:
@@ -206,6 +211,8 @@ def show(console: Console, result: BlindRestoration, truth: dict[str, float] | N
     console.print(table)
     if isinstance(found, NoiseSearch):
         note(console, noise_text(found))
+    elif isinstance(found, CorrectedSearch):
+        note(console, model_text(found))
     if judged is not None:
         note(console, f"with these values, against {judged.count} held-out images: {judged.describe()[0]}")
     for axis in found.at_edge():

@@ -19,7 +19,9 @@ from linverse.rng import keyed_generator
 from linverse.store.card import Card, data_credits, data_facts
 from linverse.store.references import References
 from linverse.training.bands import BandTest, band_tests, worst
+from linverse.training.batches import training_parts
 from linverse.training.floor import FloorTest, floor_test
+from linverse.training.levelling import fit_level
 from linverse.training.limits import limits
 from linverse.training.loop import Trainer, parameter_count
 from linverse.training.normalise import SelfTest, normalising_constant, self_test
@@ -27,6 +29,7 @@ from linverse.training.partition import PartitionTest, partition_test
 from linverse.training.presets import PRESETS
 from linverse.training.sources import FixedImages, some_images
 
+MOST_BATCHES = 64  # for the fit of c(Σ)
 BAND_IMAGES = 128  # for the tests that look at many levels and kinds of noise
 SIZES = (64, 128, 256)  # pixels a side at which a model of any size is tested
 FEWEST = 4  # pictures of the largest size
@@ -45,9 +48,20 @@ def merge_parts(batches: list[list[NoisyBatch]]) -> list[NoisyBatch]:
     return merged
 
 
+def level_batches(trainer: Trainer, images: int) -> list[list[NoisyBatch]]:
+    """Noisy training images, of steps that no run reaches, for the fit of c(Σ): so many batches, or as many as are enough."""
+    config = replace(trainer.config, steps=trainer.config.steps + MOST_BATCHES, isotropic_first=0)
+    count = min(MOST_BATCHES, images)
+    steps = range(trainer.config.steps, trainer.config.steps + count)
+    device = trainer.accelerator.device
+    return [[part.to(device) for part in training_parts(config, trainer.train_images, step)] for step in steps]
+
+
 def normalised(trainer: Trainer, energy: LearnedEnergy, images: int) -> LearnedEnergy:
     """A copy of an energy with the constant that normalises it, found on so many training images."""
     config, copied = trainer.config, copy.deepcopy(energy)
+    if config.loss.objective == "dual":
+        fit_level(copied, level_batches(trainer, images))
     generator = keyed_generator(config.seed, "constant")
     seen = some_images(trainer.train_images, images, config.sample_shape[1], generator)
     copied.constant.zero_()

@@ -76,13 +76,14 @@ SMALL_ENERGY = EnergyConfig(
     parameterisation="residual",
     rank=128,
     backbone=replace(SMALL_BACKBONE, bounded_gains=True, bounded_inputs=True),
+    linear_views=True,
+    level=True,
 )
 
 # found by short runs side by side: docs/training-notes.md
 SMALL_LOSS = LossConfig(
-    cov_weight=1.0,
-    image_weight=0.01,
-    final_image_weight=0.1,
+    cov_weight=0.3,  # 1.0 and averages over the image held the means back: docs/training-notes.md
+    final_image_weight=0.02,
     mean_power=1.0,
     variance_weight=0.005,
     pixel_weight=0.1,
@@ -94,6 +95,7 @@ SMALL_OPTIMISER = OptimiserConfig(
 FASHION_COVARIANCES = Mixture(
     (
         Component(0.10, Isotropic()),
+        Component(0.08, Isotropic(1e-6, 0.1)),  # densities are decided there
         Component(0.14, CentreBox()),
         Component(0.08, HalfMasks()),
         Component(0.12, Patches()),
@@ -214,8 +216,8 @@ PHOTOGRAPHS = TrainConfig(
     loss=replace(
         SMALL_LOSS,
         cov_weight=0.1,
-        image_weight=0.002,
-        final_image_weight=None,  # 0.03 cost a decibel of white noise: docs/training-notes.md
+        image_weight=0.002,  # 0.03 cost a decibel of white noise, none at all the densities: docs/training-notes.md
+        final_image_weight=None,
         image_outliers=5.0,
         variance_floor=0.1,
         learned_weight=0.1,
@@ -224,8 +226,8 @@ PHOTOGRAPHS = TrainConfig(
     optimiser=replace(SMALL_OPTIMISER, warmup=50, decay_share=0.65, ema=0.998),
     batch=32,
     crops=(48, 64, 96),
-    steps=2_400,
-    isotropic_first=1_200,
+    steps=8_000,
+    isotropic_first=2_000,
 )
 
 # --- CIFAR-10: 32×32 colour, the paper's families, the photographs' network and loss -----------------------------------------------

@@ -20,6 +20,7 @@ from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
 from linverse.models.embeddings.two_branch import TwoBranchEmbedding
 from linverse.models.energies.bound import lowest_energy
 from linverse.models.energies.inner_product import InnerProduct
+from linverse.models.energies.network_residual import Views
 from linverse.models.energies.residual import Residual
 from linverse.models.energies.scalar_residual import GaussianResidual
 from linverse.models.energies.scores import Pair, Scores
@@ -44,6 +45,10 @@ class EnergyConfig(ModelConfig):
     """principal components of the Gaussian base of a "residual" energy"""
     embedding: Literal["space-frequency", "two-branch"] = "space-frequency"
     backbone: UNetConfig = field(default_factory=UNetConfig)
+    linear_views: bool = False
+    """whether what a network sees magnified is linear up to four standard deviations ("residual" and "spectral" energies)"""
+    level: bool = False
+    """whether there is a term of Σ alone, fitted when training ends, for the mean of the covariance score (the same energies)"""
 
     def __post_init__(self) -> None:
         check_shape(self.shape)
@@ -166,10 +171,11 @@ class LearnedEnergy(nn.Module, HubModel):
 
 def build_form(config: EnergyConfig) -> Residual | SpectralResidual | GaussianResidual | InnerProduct:
     """The parameterisation that a configuration names."""
+    views = Views(config.linear_views, config.level)
     if config.parameterisation == "spectral":
-        return SpectralResidual(config.backbone, config.shape[0])
+        return SpectralResidual(config.backbone, config.shape[0], views)
     if config.parameterisation == "residual":
-        return Residual(config.backbone, LowRankBase(config.fixed_shape, config.rank), config.shape[0])
+        return Residual(config.backbone, LowRankBase(config.fixed_shape, config.rank), config.shape[0], views)
     if config.parameterisation == "gaussian-residual":
         if config.embedding != "space-frequency":
             raise ValueError("the gaussian-residual energy is conditioned by the space-frequency embedding")

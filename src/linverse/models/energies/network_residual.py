@@ -1,7 +1,7 @@
 """R_θ: what a network adds to a Gaussian base, whichever that is.
 
 With C̄ the mean variance of a pixel, φ = C̄/(C̄+λ) and w = √C̄(y−m)/(C̄+λ) (the estimate that mixes no pixels),
-    R_θ = ½ Σ_j ⟨f_j, s_j⟩ + ⟨φ, a⟩ + ⟨½φ log(1−φ), b⟩,   (s, a, b, v) = network(f; log λ)
+    R_θ = ½ Σ_j ⟨f_j, s_j⟩ + ⟨φ, a⟩ + ⟨½φ log(1−φ), b⟩ + c(Σ),   (s, a, b, v) = network(f; log λ)
 where f are w, G(x̂_G−m)/√C̄ and, for both estimates, the distance to the darkest and the brightest value and the local contrast, magnified by
 the noise that is left: a network that sees pictures at unit scale is blind to noise of small amplitude. Every f_j is bounded and
 vanishes as λ → ∞, so that U is right there by construction. The base's estimate x̂_G mixes noise over the whole picture, w keeps it
@@ -19,6 +19,13 @@ V = λφ, V̄ its mean over the block, c the base's own variance of the coeffici
 √V is right. What is well measured (λ ≪ c) must not be damped at all: ∂log a/∂log λ times a large coefficient of the image would be its
 covariance score, hundreds where next to nothing is right. At isotropic noise a = 1, in every basis.
 
+c(Σ) = ⟨φ, h⟩ with h from the maps of log λ alone does not hang on the picture: no mean feels it. It is there for the mean of the covariance
+score, which is what makes densities right, and which the other terms can only mend at the expense of the means: at the end of training it
+is fitted by itself (`training.levelling`), and costs nothing as long as it is silent.
+
+`linear_views` grow like t, not like tanh t, up to four standard deviations: what is known to be black has the energy ½t², to a
+hundredth, with s = f.
+
 v is no part of the energy: log V̄ + v is the network's estimate of log E[(x−x̂)²|y] pixel by pixel, V̄ the mean of λφ around the pixel.
 
 A network knows no size: its input is padded by reflection to a multiple of its divisor, its output cut before the sum over pixels.
@@ -27,6 +34,8 @@ A network knows no size: its input is padded by reflection to a multiple of its 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -37,10 +46,11 @@ from linverse.energy import group_mean
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
 from linverse.models.energies.tiling import TiledSum
 from linverse.models.networks.backbone import build_backbone
-from linverse.models.networks.unet import UNetConfig
+from linverse.models.networks.unet import UNetConfig, conv, zero_init
 
 FEATURES = 8  # of each channel: both estimates, and three magnified views of each
 SATURATION = 6.0  # of the magnified features, in standard deviations
+HIDDEN = 32  # of c(Σ)
 DAMPING = 0.75
 WIDEST = 8.0  # of v, in nats either way
 TILED_FROM = 640 * 640  # pixels from which on a picture goes through the network in tiles …
@@ -52,16 +62,33 @@ PLANES = 8  # w, x̂_G, m, φ̄, the mean of ½φ log(1−φ), V̄, that of cont
 NetworkInputs = tuple[Tensor, Tensor]  # the planes, and log λ/C by band
 
 
+@dataclass(frozen=True)
+class Views:
+    """What R_θ may do beyond its first form: magnified views that are linear up to four standard deviations, and a term c(Σ)."""
+
+    linear: bool = False
+    level: bool = False
+
+
+PLAIN = Views()
+
+
 class NetworkResidual(nn.Module):
     """The network, its view of the estimates, and the sum over pixels."""
 
     log_prior: Tensor
 
-    def __init__(self, backbone: UNetConfig, channels: int, dc_width: float) -> None:
+    def __init__(self, backbone: UNetConfig, channels: int, dc_width: float, views: Views) -> None:
         super().__init__()
+        self.views = views
         self.divisor = backbone.divisor
         self.network = build_backbone(backbone, channels * FEATURES, channels * (FEATURES + 3))
         self.embedding = SpaceFrequencyEmbedding(backbone, dc_width)
+        self.level: nn.Sequential | None = None
+        if views.level:
+            self.level = nn.Sequential(
+                conv(self.embedding.features, HIDDEN, 1), nn.SiLU(), zero_init(conv(HIDDEN, channels, 1))
+            )
 
     def log_shrinkage(self, log_variance: Tensor) -> tuple[Tensor, Tensor]:
         """log φ and log(1−φ)."""
@@ -83,7 +110,6 @@ class NetworkResidual(nn.Module):
         mean: Tensor,
         cov: Covariance,
         measured: Tensor,
-        band_prior: Tensor,
         sharper: Tensor | None = None,
     ) -> NetworkInputs:
         """w and x̂_G (images), G and what else of Σ stands beside them: all that the network's view and its factors are made of.
@@ -100,7 +126,7 @@ class NetworkResidual(nn.Module):
             around = 0.5 * (spread + neighbours(spread))
         flat = (mean.expand_as(white), *gates, spread, around, measured.expand_as(white))
         planes = torch.cat([white, seen, *flat], dim=1)
-        return planes, self.embedding.ratios(cov, band_prior, self.log_prior)
+        return planes, self.embedding.ratios(cov, self.band_prior(), self.log_prior)
 
     def run(self, parts: list[NetworkInputs], *, twice: bool) -> tuple[Tensor, Tensor]:
         """R [B], float64, and log E[(x−x̂)²] by pixel: the backbone runs once for all parts.
@@ -113,16 +139,40 @@ class NetworkResidual(nn.Module):
             energy, rest = TiledSum.apply(planes, ratios, self._terms, TILE, self._margin)
         else:
             terms, rest = self._terms(planes, ratios)
-            energy = terms.flatten(1).sum(dim=1, dtype=torch.float64)
+            energy = sum_pixels(terms)
         log_spread = planes.chunk(PLANES, dim=1)[-3].log()
         return energy, log_spread + WIDEST * torch.tanh(rest / WIDEST)
+
+    @abstractmethod
+    def band_prior(self) -> Tensor:
+        """log power of the images in each band of the embedding, or one number: what λ is compared with there."""
+
+    @property
+    def levelled(self) -> bool:
+        """Whether c(Σ) says anything yet."""
+        return self.level is not None and any(bool(parameter.any()) for parameter in list(self.level.parameters())[-2:])
+
+    def level_inputs(self, cov: Covariance) -> tuple[Tensor, Tensor]:
+        """What c(Σ) is made of: φ̄ and the maps of log λ."""
+        phi = self.log_shrinkage(cov.log_variance)[0].exp()
+        ratios = self.embedding.ratios(cov, self.band_prior(), self.log_prior)
+        return cov.full(cov.pool(phi)), self.embedding.shares(ratios)
+
+    def level_term(self, gate: Tensor, maps: Tensor) -> Tensor:
+        """c(Σ) pixel by pixel, [B, C, H, W]."""
+        assert self.level is not None
+        out: Tensor = gate * self.level(maps)
+        return out
 
     def _terms(self, planes: Tensor, ratios: Tensor) -> tuple[Tensor, Tensor]:
         """The terms of R, whose sum over channels and pixels it is, and v, of a picture or a tile."""
         features, factors = self._view(planes)
         maps, (height, width) = self.embedding.shares(ratios), planes.shape[2:]
         out = self._outputs(padded(features, self.divisor), padded(maps, self.divisor))[..., :height, :width]
-        return factors * out[:, : factors.shape[1]], out[:, factors.shape[1] :]
+        terms, rest = factors * out[:, : factors.shape[1]], out[:, factors.shape[1] :]
+        if self.levelled:
+            terms = torch.cat([terms, self.level_term(planes.chunk(PLANES, dim=1)[3], maps)], dim=1)
+        return terms, rest
 
     def _view(self, planes: Tensor) -> tuple[Tensor, Tensor]:
         """What the network is shown of w and x̂_G, and what its outputs are multiplied by."""
@@ -130,7 +180,7 @@ class NetworkResidual(nn.Module):
         root = torch.exp(0.5 * self.log_prior)
         views = torch.cat([magnifiable(mean + root * white), magnifiable(seen)], dim=1)
         scales = torch.cat([spread, spread, around], dim=1).rsqrt().repeat(1, 2, 1, 1)
-        magnified = SATURATION * torch.tanh(views * scales / SATURATION)
+        magnified = saturated(views * scales, self.views.linear)
         gates = gate.repeat(1, views.shape[1] // gate.shape[1], 1, 1)
         features = torch.cat([white, measured * (seen - mean) / root, magnified * gates], dim=1)
         return features, torch.cat([0.5 * features, gate, log_gate], dim=1)
@@ -143,6 +193,19 @@ class NetworkResidual(nn.Module):
     def _margin(self) -> int:
         assert self.network.reach is not None
         return self.divisor * math.ceil(min(self.network.reach, MARGIN) / self.divisor)
+
+
+def sum_pixels(terms: Tensor) -> Tensor:
+    """[B], float64."""
+    return terms.flatten(1).sum(dim=1, dtype=torch.float64)
+
+
+def saturated(t: Tensor, linear: bool) -> Tensor:
+    """6 tanh(t/6), or t/(1 + (t/6)⁸)^⅛, which is t to a hundredth up to 4, and never beyond 6 either."""
+    if not linear:
+        return SATURATION * torch.tanh(t / SATURATION)
+    eighth = (t / SATURATION).square().square().square()
+    return t * (1 + eighth) ** -0.125
 
 
 def magnifiable(x: Tensor) -> Tensor:

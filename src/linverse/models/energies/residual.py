@@ -15,7 +15,7 @@ from torch import Tensor
 from linverse.covariance import Covariance
 from linverse.energy import Evaluation, differentiable, group_mean
 from linverse.models.bases import BaseAnswer, LowRankBase
-from linverse.models.energies.network_residual import NetworkResidual
+from linverse.models.energies.network_residual import PLAIN, NetworkResidual, Views
 from linverse.models.energies.scores import Pair, Scores
 from linverse.models.networks.unet import UNetConfig
 
@@ -35,8 +35,8 @@ class Derivatives:
 class Residual(NetworkResidual):
     """U_G + R_θ for images of `channels` colours; `log_prior` = log C̄ and the base are fitted to the data before training."""
 
-    def __init__(self, backbone: UNetConfig, base: LowRankBase, channels: int) -> None:
-        super().__init__(backbone, channels, dc_width=max(LEAST_WIDTH, 1 / min(base.mean.shape[1:])))
+    def __init__(self, backbone: UNetConfig, base: LowRankBase, channels: int, views: Views = PLAIN) -> None:
+        super().__init__(backbone, channels, max(LEAST_WIDTH, 1 / min(base.mean.shape[1:])), views)
         self.base = base
         self.register_buffer("log_prior", torch.zeros(()))
 
@@ -58,8 +58,12 @@ class Residual(NetworkResidual):
             damped = torch.cat([w * damping, (linear - centre) * damping])
             white, shift = cov.synthesis(damped).chunk(2)
             everything = white.new_ones(1)
-            parts.append(self.inputs(white, self.base.mean + shift, self.base.mean, cov, everything, self.log_prior))
+            parts.append(self.inputs(white, self.base.mean + shift, self.base.mean, cov, everything))
         return self.run(parts, twice=twice)
+
+    def band_prior(self) -> Tensor:
+        """log C̄ for all bands."""
+        return self.log_prior
 
     def gaussian_energy(self, z: Tensor, cov: Covariance) -> Tensor:
         """U_G, [B], float64."""

@@ -16,7 +16,7 @@ from linverse.covariance import Covariance, SpatialCovariance
 from linverse.energy import Evaluation, differentiable, group_mean
 from linverse.models.bases.spectral import LinearAnswer, SpectralBase
 from linverse.models.embeddings.space_frequency import band_weights
-from linverse.models.energies.network_residual import NetworkInputs, NetworkResidual
+from linverse.models.energies.network_residual import PLAIN, NetworkInputs, NetworkResidual, Views
 from linverse.models.energies.scores import Pair, Scores
 from linverse.models.networks.unet import UNetConfig
 
@@ -26,8 +26,8 @@ BAND_SIDE = 64  # the picture on which the bands' own power is measured
 class SpectralResidual(NetworkResidual):
     """U₀ + R_θ for pictures of `channels` colours and any size; the base is fitted to the data before training."""
 
-    def __init__(self, backbone: UNetConfig, channels: int) -> None:
-        super().__init__(backbone, channels, dc_width=0.03)
+    def __init__(self, backbone: UNetConfig, channels: int, views: Views = PLAIN) -> None:
+        super().__init__(backbone, channels, 0.03, views)
         self.base = SpectralBase(channels)
 
     @property
@@ -57,7 +57,7 @@ class SpectralResidual(NetworkResidual):
         return self.plain_energy(z, cov) + self.base.correction(white, cov, log_phi.exp(), log_rest.exp()).delta
 
     def band_prior(self) -> Tensor:
-        """log power of the images in each band of the embedding, [K]: what λ is compared with there."""
+        """log power of the images in each band of the embedding, [K]."""
         side = self.log_prior.new_zeros(1, 1, BAND_SIDE, BAND_SIDE)
         power = self.base.log_ratio((BAND_SIDE, BAND_SIDE), side)[0] + self.log_prior
         steps = torch.arange(BAND_SIDE, device=side.device) / (2 * BAND_SIDE)
@@ -79,7 +79,7 @@ class SpectralResidual(NetworkResidual):
         seen = mean + torch.exp(0.5 * self.log_prior) * answer.steadied(shift)
         if sharper is not None:
             white = white * sharper**1.5
-        return answer.delta, self.inputs(white, seen, mean, cov, answer.measured, self.band_prior(), sharper)
+        return answer.delta, self.inputs(white, seen, mean, cov, answer.measured, sharper)
 
     def _sharper(self, answer: LinearAnswer) -> Tensor | None:
         """exp(−½t²/(1+t)), t = log V'/V: a pixel that its neighbours tell is corrected at the scale of what they leave, not of its noise.

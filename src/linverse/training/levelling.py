@@ -1,0 +1,93 @@
+"""The mean of the covariance score, brought to zero when the network has learned what it can.
+
+E[κ] = 0 for every Σ makes densities right (mathematics §3, §15): an error of 0.03 in every coefficient, over nine units of log λ, is 0.3
+nats per dimension at the smallest noise. Training sees it in single images, whose noise hides it, and a large weight there spoils the
+means. What is needed hangs on Σ alone: c(Σ) (`network_residual`), fitted here to the errors δ_i = κ_i − ½(1−ε_i²) of the averaged weights,
+    min_c  Σ_v E[ (Σ_i v_i δ_i + ∂_v c)²/|v|² ],   ∂_v c = (c(λe^{hv}) − c(λe^{−hv}))/2h,
+along two directions in log λ: all λ alike (v = 1), and the contrast between them (v = log λ less its mean), which is how a blur grows wider
+or a mask fades. The network is at rest: δ and all that c is made of are computed once. No mean and no sample changes: c does not hang on y.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from linverse.models.energies.learned import LearnedEnergy
+from linverse.models.energies.network_residual import NetworkResidual, sum_pixels
+from linverse.models.losses import NoisyBatch, ScoreModel, huber, score_errors
+from linverse.progress import Progress, silent
+
+RATE = 3e-3
+STEP = 0.1  # h
+FLATTEST = 0.1  # contrast of log λ below which there is none
+OUTLIERS = 5.0  # from where on an image's error is counted by its size: a few pictures are like no others
+
+
+@dataclass(frozen=True)
+class LevelSample:
+    """Images of one basis and a direction v: Σ_i v_iδ_i/|v| [B], what c is made of at λe^{hv} and λe^{−hv}, and |v|.
+
+    |v| = 0 where there is no such direction.
+    """
+
+    error: Tensor
+    louder: tuple[Tensor, Tensor]
+    fainter: tuple[Tensor, Tensor]
+    length: Tensor
+
+    def left(self, form: NetworkResidual) -> Tensor:
+        """(Σ_i v_iδ_i + ∂_v c)/|v|, [B]."""
+        change = sum_pixels(form.level_term(*self.louder)) - sum_pixels(form.level_term(*self.fainter))
+        return torch.where(self.length > 0, self.error + change / (2 * STEP * self.length.clamp_min(1)), 0.0)
+
+
+def directions(log_variance: Tensor) -> tuple[Tensor, Tensor]:
+    """v of mean square one, of log λ's shape: all alike, and the contrast, which is 0 where all λ are."""
+    contrast = log_variance - log_variance.mean(dim=(1, 2, 3), keepdim=True)
+    size = contrast.square().mean(dim=(1, 2, 3), keepdim=True).sqrt()
+    return torch.ones_like(log_variance), torch.where(size > FLATTEST, contrast / size.clamp_min(FLATTEST), 0.0)
+
+
+@torch.no_grad()
+def level_samples(form: NetworkResidual, model: ScoreModel, part: NoisyBatch) -> list[LevelSample]:
+    """What c(Σ) has to make up for in some images, and what it is made of."""
+    cov = part.cov
+    (scores,) = model.scores([(part.noisy_coefficients(), cov)], create_graph=False)
+    errors = cov.multiplicity * score_errors(scores, cov, part.noise)[1].double()
+    found = []
+    for v in directions(cov.log_variance):
+        length = (cov.multiplicity * v.double().square().sum(dim=(1, 2, 3))).sqrt()
+        louder, fainter = (form.level_inputs(cov.with_log_variance(cov.log_variance + h * v)) for h in (STEP, -STEP))
+        blank = LevelSample(torch.zeros_like(length), louder, fainter, length)
+        error = (v * errors).sum(dim=(1, 2, 3)) / length.clamp_min(1)
+        found.append(LevelSample(error - blank.left(form), louder, fainter, length))
+    return found
+
+
+def fit_level(
+    energy: LearnedEnergy, batches: list[list[NoisyBatch]], epochs: int = 10, progress: Progress = silent
+) -> None:
+    """Fit c(Σ), where an energy has one, to batches of noisy images."""
+    form = energy.form
+    if not isinstance(form, NetworkResidual) or form.level is None:
+        return
+    samples = []
+    for done, batch in enumerate(batches):
+        samples.append([sample for part in batch for sample in level_samples(form, energy, part)])
+        progress("covariance scores", done + 1, len(batches))
+    trained = next(form.network.parameters()).requires_grad
+    form.level.requires_grad_(True)
+    parameters, steps = list(form.level.parameters()), epochs * len(samples)
+    optimiser = torch.optim.Adam(parameters, RATE, betas=(0.9, 0.99))
+    for step in range(steps):
+        optimiser.param_groups[0]["lr"] = RATE * (1 - step / steps)
+        optimiser.zero_grad()
+        left = torch.cat([sample.left(form) for sample in samples[step % len(samples)]])
+        huber(left, OUTLIERS).mean().backward()
+        optimiser.step()
+        progress("mean covariance score", step + 1, steps)
+    optimiser.zero_grad()
+    form.level.requires_grad_(trained)
