@@ -185,13 +185,13 @@ PHOTO_BACKBONE = UNetConfig(
 )
 PHOTO_COVARIANCES = Mixture(
     (
-        Component(0.15, Isotropic()),
-        Component(0.25, Isotropic(3e-5, 0.3)),  # where there is most to learn
+        Component(0.10, Isotropic()),
+        Component(0.32, Isotropic(3e-5, 0.3)),  # where there is most to learn
         Component(0.06, Boxes()),
         Component(0.08, Strokes()),
         Component(0.07, RandomPixelMasks()),
-        Component(0.04, Patches((1, 2, 4, 8, 16))),
-        Component(0.05, BayerPatterns()),
+        Component(0.03, Patches((1, 2, 4, 8, 16))),
+        Component(0.04, BayerPatterns()),
         Component(0.06, GaussianBlurs(loudest=1.0)),
         Component(0.06, GaussianBlurs(loudest=1.0, boundary="reflecting")),
         Component(0.04, MotionBlurs()),
@@ -208,6 +208,7 @@ PHOTO_ENERGY = EnergyConfig(
     bases=("spatial", "fourier", "dct", "block-dct-2", "block-dct-4"),
     parameterisation="spectral",
     backbone=PHOTO_BACKBONE,
+    level=True,
 )
 PHOTOGRAPHS = TrainConfig(
     data="photographs",
@@ -247,6 +248,7 @@ CIFAR_ENERGY = EnergyConfig(
     bases=("spatial", "fourier", "block-dct-4"),
     parameterisation="spectral",  # against 128 components after 100 steps each: docs/training-notes.md
     backbone=PHOTO_BACKBONE,
+    level=True,
 )
 CIFAR = TrainConfig(
     data="cifar10",
