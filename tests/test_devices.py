@@ -7,7 +7,7 @@ import torch
 
 import linverse as lv
 from linverse import devices
-from linverse.devices import check_device
+from linverse.devices import check_device, use_threads
 from linverse.training.loop import make_accelerator
 
 
@@ -64,3 +64,11 @@ def test_training_takes_the_device_that_it_is_told(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ValueError, match="leave out --device cuda:1"):
         make_accelerator("cuda:1")
+
+
+@pytest.mark.parametrize("count", [0, -1, 1025, 10**9])
+def test_threads_beyond_all_machines_are_refused_before_their_memory_is_asked_for(count: int) -> None:
+    before = torch.get_num_threads()
+    with pytest.raises(ValueError, match=f"threads are from 1 to 1024; got {count}"):
+        use_threads(count)
+    assert torch.get_num_threads() == before

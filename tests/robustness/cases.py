@@ -91,9 +91,14 @@ def time_limit(seconds: int = PATIENCE) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def repeat(kind: str, seed: int) -> str:
+    """What repeats a case."""
+    return f"repeat it by: PYTHONPATH=tests python -m robustness.fuzz --kind {kind} --seed {seed}"
+
+
 def run_case(kind: str, case: Case, seed: int, folder: Path) -> str:
     """Run one case; `Wrong` tells how to repeat it."""
-    again = f"repeat it by: PYTHONPATH=tests python -m robustness.fuzz --kind {kind} --seed {seed}"
+    again = repeat(kind, seed)
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     try:

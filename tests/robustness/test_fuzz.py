@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from robustness.cases import Wrong, run_case
-from robustness.fuzz import KINDS, campaign
+from robustness.fuzz import KINDS, campaign, watched
 
 CASES = {"command": 60, "call": 400, "forged-model": 100, "damaged-model": 40, "forged-weights": 40, "checkpoint": 150}
 
@@ -43,3 +44,18 @@ def test_a_case_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytest.Monk
 
     with pytest.raises(Wrong, match="no end after"):
         run_case("call", endless, 1, tmp_path)
+
+
+def test_a_case_that_ends_the_process_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As OpenMP does where it finds no memory for its threads."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, random\n"
+        "from robustness import calls\n"
+        "deadly = random.Random('call 3').random()\n"
+        "calls.call = lambda dice, folder: os._exit(1) if dice.random() == deadly else 'answered'\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(__file__).parents[1])]))
+    outcomes, failures = watched(1.0, ["call"])
+    assert outcomes["call: answered"] >= 3
+    (failure,) = failures
+    assert failure.startswith("call 3: the process ended (exit code 1); repeat it by: ")

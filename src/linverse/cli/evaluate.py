@@ -17,6 +17,7 @@ import tyro
 from rich.console import Console
 
 from linverse.cli.parsing import parse
+from linverse.devices import use_threads
 from linverse.energy import fixed_shape
 from linverse.evaluation import (
     EvaluationFolder,
@@ -126,7 +127,7 @@ def main(arguments: list[str]) -> None:
         )
     check_numbers(options)
     if options.threads:
-        torch.set_num_threads(options.threads)
+        use_threads(options.threads)
     evaluate(options, console)
 
 

@@ -11,11 +11,11 @@ import dataclasses
 import sys
 from pathlib import Path
 
-import torch
 import tyro
 from rich.console import Console
 
 from linverse.data import load_images
+from linverse.devices import use_threads
 from linverse.report.card import show_self_test
 from linverse.report.console import note, plain_warnings
 from linverse.training.classifier import train_classifier
@@ -126,7 +126,7 @@ def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
     if config.steps < 1:
         raise ValueError(f"--steps is at least 1; got {config.steps}")
     if options.threads:
-        torch.set_num_threads(options.threads)
+        use_threads(options.threads)
     folder = options.out or Path("runs") / preset
     console = Console()
     if options.write is not None:
@@ -175,7 +175,7 @@ def train_digit_classifier(arguments: list[str]) -> None:
     if min(options.epochs, options.batch) < 1:
         raise ValueError(f"--epochs and --batch are at least 1; got {options.epochs} and {options.batch}")
     if options.threads:
-        torch.set_num_threads(options.threads)
+        use_threads(options.threads)
     folder = (options.out or Path("runs") / CLASSIFIER) / "model"
     console = Console()
     images, held_out = (load_images(options.data, split) for split in ("train", "test"))

@@ -13,7 +13,7 @@ deviations. x̂_G then has Gd degrees of freedom that d pixels repeat, so each m
 (Images of one small size do without: G = 1.)
 
 Before they become images both estimates are damped, coefficient by coefficient, by
-    a = exp(−¾ λ/(λ+c)·t²/(1+t)),   t = log V/V̄ where that is positive,
+    a = exp(−1½ λ/(λ+c)·t²/(1+t)),   t = log V/V̄ where that is positive,
 V = λφ, V̄ its mean over the block, c the base's own variance of the coefficient: the network works at the scale of the noise around it,
 1/√V̄, so that a coefficient that is far noisier than the others of its block (a notch in a blur's spectrum) would be corrected by V/√V̄ where
 √V is right. What is well measured (λ ≪ c) must not be damped at all: ∂log a/∂log λ times a large coefficient of the image would be its
@@ -51,7 +51,7 @@ from linverse.models.networks.unet import UNetConfig, conv, zero_init
 FEATURES = 8  # of each channel: both estimates, and three magnified views of each
 SATURATION = 6.0  # of the magnified features, in standard deviations
 HIDDEN = 32  # of c(Σ)
-DAMPING = 0.75
+DAMPING = 1.5
 WIDEST = 8.0  # of v, in nats either way
 TILED_FROM = 640 * 640  # pixels from which on a picture goes through the network in tiles …
 TILE = 512  # … of this side
