@@ -94,16 +94,16 @@ SMALL_OPTIMISER = OptimiserConfig(
 
 FASHION_COVARIANCES = Mixture(
     (
-        Component(0.10, Isotropic()),
-        Component(0.08, Isotropic(1e-6, 0.1)),  # densities are decided there
-        Component(0.14, CentreBox()),
-        Component(0.08, HalfMasks()),
-        Component(0.12, Patches()),
-        Component(0.14, RandomPixelMasks()),
-        Component(0.18, GaussianBlurs(loudest=1.0)),
-        Component(0.12, BoxSuperResolution(4)),
-        Component(0.06, SmoothSpectra()),
-        Component(0.06, RandomKernels()),
+        Component(0.08, Isotropic()),
+        Component(0.10, Isotropic(1e-6, 0.1)),  # densities are decided there
+        Component(0.12, CentreBox()),
+        Component(0.07, HalfMasks()),
+        Component(0.09, Patches()),
+        Component(0.12, RandomPixelMasks()),
+        Component(0.15, GaussianBlurs(loudest=1.0)),
+        Component(0.10, BoxSuperResolution(4)),
+        Component(0.07, SmoothSpectra()),
+        Component(0.10, RandomKernels()),
     ),
     clamped=0.5,
 )
