@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from linverse.covariance import Covariance
+from linverse.models.networks.twice import silu
 from linverse.models.networks.unet import UNetConfig, conv
 
 RADII = (0.08, 0.2, 0.4)
@@ -93,7 +94,7 @@ class SpaceFrequencyEmbedding(nn.Module):
         return ratio.unflatten(1, (channels, BANDS)).mean(dim=1) if channels > 1 else ratio
 
     def forward(self, maps: Tensor) -> list[Tensor]:
-        out = [F.silu(self.second(F.silu(self.first(maps))))]
+        out = [silu(self.second(silu(self.first(maps))))]
         for _ in range(self.levels - 1):
             out.append(F.avg_pool2d(out[-1], 2))
         return out

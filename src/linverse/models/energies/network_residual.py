@@ -46,6 +46,7 @@ from linverse.energy import group_mean
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
 from linverse.models.energies.tiling import TiledSum
 from linverse.models.networks.backbone import build_backbone
+from linverse.models.networks.twice import twice_differentiable
 from linverse.models.networks.unet import UNetConfig, conv, zero_init
 
 FEATURES = 8  # of each channel: both estimates, and three magnified views of each
@@ -138,7 +139,8 @@ class NetworkResidual(nn.Module):
         if height * width > TILED_FROM and not twice and self.network.reach is not None:
             energy, rest = TiledSum.apply(planes, ratios, self._terms, TILE, self._margin)
         else:
-            terms, rest = self._terms(planes, ratios)
+            with twice_differentiable(twice):
+                terms, rest = self._terms(planes, ratios)
             energy = sum_pixels(terms)
         log_spread = planes.chunk(PLANES, dim=1)[-3].log()
         return energy, log_spread + WIDEST * torch.tanh(rest / WIDEST)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from linverse.models.networks.twice import silu
 from linverse.models.networks.unet import UNetConfig, conv, zero_init
 
 
@@ -34,9 +35,9 @@ class CompactBlock(nn.Module):
         self.conv1 = zero_init(conv(channels, channels, 3))
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
-        h = self.conv0(F.silu(bounded(x) if self.scaled else x))
+        h = self.conv0(silu(bounded(x) if self.scaled else x))
         gain = self.gain(embedding)
-        h = F.silu(torch.addcmul(h, h, torch.tanh(gain) if self.bounded else gain))
+        h = silu(torch.addcmul(h, h, torch.tanh(gain) if self.bounded else gain))
         return x + self.conv1(h)
 
 
@@ -76,7 +77,7 @@ class CompactUNet(nn.Module):
         return nn.ModuleList(CompactBlock(width, self.config) for _ in range(blocks))
 
     def forward(self, x: Tensor, embeddings: list[Tensor]) -> Tensor:
-        full = F.silu(self.enter_full(x))
+        full = silu(self.enter_full(x))
         h = self.enter(full)
         skips = []
         for level, (blocks, down) in enumerate(zip(self.encoder, self.down, strict=True)):
@@ -88,7 +89,7 @@ class CompactUNet(nn.Module):
             h = skips[level] + F.interpolate(self.up[level](self._between(h)), scale_factor=2, mode="nearest")
             h = _run(self.decoder[level], h, embeddings[level])
         h = bounded(h) if self.config.bounded_inputs else h
-        up = F.silu(F.pixel_shuffle(self.exit_up(F.silu(h)), self.config.stem))
+        up = silu(F.pixel_shuffle(self.exit_up(silu(h)), self.config.stem))
         gain = F.interpolate(self.full_gain(embeddings[0]), scale_factor=float(self.config.stem), mode="nearest")
         gain = torch.tanh(gain) if self.config.bounded_gains else gain
         return self.exit(torch.cat([up, torch.addcmul(full, full, gain)], dim=1))

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from linverse.models.networks.twice import Conv2d, silu
+
 LIMITS = {  # generous: the paper's largest network has 128 channels
     "channels": (1, 4096),
     "blocks": (0, 64),
@@ -86,7 +88,7 @@ def zero_init(layer: nn.Conv2d) -> nn.Conv2d:
 
 def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int | None = None) -> nn.Conv2d:
     """A convolution with PyTorch's fan-in initialisation and, unless told otherwise, an output of the input's size."""
-    return nn.Conv2d(inputs, outputs, kernel, stride, (kernel - 1) // 2 if padding is None else padding)
+    return Conv2d(inputs, outputs, kernel, stride, (kernel - 1) // 2 if padding is None else padding)
 
 
 def normalisation(kind: str, channels: int) -> nn.Module:
@@ -143,11 +145,11 @@ class Block(nn.Module):
         self.attention = Attention(outputs, config) if attention else None
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
-        h = F.silu(self.norm0(x))
+        h = silu(self.norm0(x))
         if self.resample is not None:
             h, x = self.resample(h), self.resample(x)
         h = self.norm1(self.conv0(h))
-        h = F.silu(torch.addcmul(h, h, self.gain(embedding)))
+        h = silu(torch.addcmul(h, h, self.gain(embedding)))
         if self.dropout and self.training:
             h = F.dropout(h, self.dropout)
         x = (self.skip(x) + self.conv1(h)) * math.sqrt(0.5)
@@ -235,7 +237,7 @@ class UNet(nn.Module):
     def forward(self, x: Tensor, embeddings: list[Tensor]) -> Tensor:
         full = None
         if self.config.stem > 1:
-            full = F.silu(self.enter_full(x))
+            full = silu(self.enter_full(x))
             x = full
         x = self.enter(x)
         skips = [x]
@@ -255,6 +257,6 @@ class UNet(nn.Module):
             for block in blocks:  # type: ignore[attr-defined]
                 x = block(torch.cat([x, skips.pop()], dim=1), embeddings[level])
         if full is None:
-            return self.exit(F.silu(self.exit_norm(x)))
-        up = F.silu(F.pixel_shuffle(self.exit_up(F.silu(x)), self.config.stem))
+            return self.exit(silu(self.exit_norm(x)))
+        up = silu(F.pixel_shuffle(self.exit_up(silu(x)), self.config.stem))
         return self.exit(torch.cat([up, full], dim=1))
