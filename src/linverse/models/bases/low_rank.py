@@ -66,7 +66,8 @@ class LowRankBase(nn.Module):
         return cov.analysis(self.mean[None]), variance.reshape(1, *self.mean.shape)
 
     def solve(self, z: Tensor, cov: Covariance) -> BaseAnswer:
-        log_variance = cov.full(cov.log_variance).flatten(1)
+        """Where all images share one Σ, as those of a sampler do, it is factorised once."""
+        log_variance = cov.full(cov.log_variance[:1] if _shared(cov.log_variance) else cov.log_variance).flatten(1)
         variance, rest = log_variance.exp(), self.log_rest.exp()
         total = variance + rest
         centre = cov.analysis(self.mean[None])
@@ -86,7 +87,7 @@ class LowRankBase(nn.Module):
             quadratic = (shift.double() * u.double()).sum(1)
             return 0.5 * (quadratic + logdet + cov.dim * math.log(2 * math.pi))
 
-        return BaseAnswer(u.reshape(z.shape), mean, diagonal.reshape(z.shape), spread, energy)
+        return BaseAnswer(u.reshape(z.shape), mean, diagonal.expand_as(shift).reshape(z.shape), spread, energy)
 
     @staticmethod
     def _factors(spanned: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,6 +99,13 @@ class LowRankBase(nn.Module):
         return factor, inverse.to(total.dtype) @ weighted
 
 
+def _shared(log_variance: Tensor) -> bool:
+    """Whether all rows are the same; not where each is to be told its own derivative."""
+    return not log_variance.requires_grad and torch.equal(log_variance[:1].expand_as(log_variance), log_variance)
+
+
 def _outer(half: Tensor, x: Tensor) -> Tensor:
-    """WᵀWx for [B, r, d] and [B, d]."""
+    """WᵀWx for [B or 1, r, d] and [B, d]."""
+    if len(half) == 1:
+        return (x @ half[0].mT) @ half[0]
     return torch.einsum("brd,br->bd", half, torch.einsum("brd,bd->br", half, x))
