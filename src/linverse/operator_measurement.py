@@ -28,6 +28,18 @@ SAFETY = 1.05  # power iteration comes to ‖HᵀH‖ from below
 DAMPING = 1e-2  # of the pseudo-inverse: gains below so much of the largest drown in any noise
 
 
+def largest_eigenvalue(matrix: Linear, like: Tensor) -> float:
+    """That of a symmetric matrix on images by power iteration, and a little more for safety."""
+    x = normal_like(like, keyed_generator("operator norm"))
+    norm = x.norm()
+    for _ in range(POWER_ITERATIONS):
+        x = matrix(x / norm)
+        norm = x.norm()
+        if float(norm) == 0:
+            raise ValueError("the operator maps images to 0: nothing was measured")
+    return SAFETY * float(norm)
+
+
 @dataclass(frozen=True)
 class LinearMap:
     """H and Hᵀ in one precision and on one device, whatever those of what they are applied to; `like` [1, C, H, W] is an image there."""
@@ -52,15 +64,8 @@ class LinearMap:
 
     @cached_property
     def gain(self) -> float:
-        """‖HᵀH‖ by power iteration, and a little more for safety."""
-        x = normal_like(self.like, keyed_generator("operator norm"))
-        norm = x.norm()
-        for _ in range(POWER_ITERATIONS):
-            x = self.transpose(self.function(x / norm))
-            norm = x.norm()
-            if float(norm) == 0:
-                raise ValueError("the operator maps images to 0: nothing was measured")
-        return SAFETY * float(norm)
+        """‖HᵀH‖, and a little more for safety."""
+        return largest_eigenvalue(lambda x: self.transpose(self.function(x)), self.like)
 
     def check_adjoint(self, tolerance: float = 1e-3) -> None:
         """Refuse an adjoint that is none: ⟨Hx, v⟩ = ⟨x, Hᵀv⟩ for random x and v."""

@@ -2,9 +2,9 @@
 
 A second image z = x + ρv is put between x and the data, and both are drawn in turn. x|z is what this library does for isotropic noise: a
 path from ρ²I to the floor, whatever the prior. z|x is Gaussian, whatever H.
-    exact     ρ²‖H‖² = 0.9σ². With z's own noise σ²I − ρ²HHᵀ the law of x is the posterior itself, and
-                  z|x = N(x + (ρ²/σ²)Hᵀ(y − Hx), ρ²(I − A)),   A = (ρ²/σ²)HᵀH,   √(I − A) by Chebyshev polynomials of A.
-              A sweep moves what y does not determine by √2ρ: directions of posterior variance V mix in about V/ρ² sweeps.
+    exact     z = x + Σ_z^{½}v with a Σ_z as loud as H allows (`coupling`): the law of x is the posterior itself, and
+                  z|x = N(x + Σ_zHᵀ(y − Hx)/σ², Σ_z^{½}(I − A)Σ_z^{½}),   √(I − A) by Chebyshev polynomials of A.
+              A sweep moves what y does not determine by Σ_z: directions of posterior variance V mix in about V/λ_z sweeps.
     start     From draws of the energy's Gaussian, ρ falls from afar to that level in many steps of one evaluation, with z's noise σ²I:
                   z|x ∝ N(z; x, ρ²I) N(y; Hz, σ²I),   by perturbing both Gaussians and one solution by conjugate gradients,
                   x ← E[x|z].
@@ -35,6 +35,7 @@ from linverse.operator_measurement import OperatorMeasurement
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
 from linverse.sampling.chebyshev import root_of_complement
+from linverse.sampling.coupling import COUPLING, between, couple
 from linverse.sampling.diagnostics import r_hat
 from linverse.sampling.evaluator import Evaluator
 from linverse.sampling.langevin import MALA, begin_chain, warm_up
@@ -42,9 +43,7 @@ from linverse.sampling.run import Finish, Report
 from linverse.sampling.sampler import SamplerOptions, chunk_size, part_of, sample_in_basis
 from linverse.sampling.targets import OperatorTarget
 
-# ρ²‖H‖²/σ² of the exact sweeps: as far as z can go before its noise, and √(I − A), become singular
-COUPLING = 0.9
-# the same of Metropolis moves, whose steps are bound by the steepest direction of z's density
+# ρ²‖H‖²/σ² of Metropolis moves, whose steps are bound by the steepest direction of z's density
 METROPOLIS_COUPLING = 0.5
 FAR = 10.0  # ρ² of the first level of the start: images in [0, 1] are lost in it
 SHORT = 100.0  # paths end at ρ²/SHORT, but for the last one: what they leave drowns in the noise of the next z
@@ -185,7 +184,9 @@ class Chains:
         x = self.begin()
         for done, variance in enumerate(levels):
             z = self.far_draw(x, variance)
-            self.x = x = self.last(z, variance) if done + 1 == total else self.mean(z, variance)
+            self.x = x = (
+                self.last(z, self.template.isotropic(variance)) if done + 1 == total else self.mean(z, variance)
+            )
             report(done + 1, total)
         moves = self.metropolis(x) if self.options.metropolis else self.gibbs(x)
         for done, image in enumerate(moves):
@@ -214,12 +215,17 @@ class Chains:
 
     @cached_property
     def coupling(self) -> float:
-        """ρ² of the exact sweeps, within what the energy knows."""
+        """ρ² of white noise between x and z, within what the energy knows."""
         share = METROPOLIS_COUPLING if self.options.metropolis else COUPLING
         return min(share * self.seen.variance / self.seen.linear.gain, self.energy.range.maximum)
 
+    @cached_property
+    def noise(self) -> Covariance:
+        """Σ_z of the exact sweeps."""
+        return couple(self.energy, self.seen)
+
     def levels(self) -> list[float]:
-        """ρ² of the start, from afar down to that of the exact sweeps."""
+        """ρ² of the start, from afar down to that of white sweeps."""
         top, bottom = max(min(FAR, self.energy.range.maximum), self.coupling), self.coupling
         steps = max(self.options.levels - 1, 1)
         return [top * (bottom / top) ** (k / steps) for k in range(self.options.levels)]
@@ -238,18 +244,24 @@ class Chains:
         cov = self.template.isotropic(variance).expand(len(z))
         return evaluate_in_basis(self.energy, cov.analysis(z), cov).mean
 
-    def between(self, z: Tensor, variance: float) -> Tensor:
+    def between(self, z: Tensor, noise: Covariance) -> Tensor:
         """x given z for the next z: a path that ends early, and the variance that is left there."""
-        end = max(variance / SHORT, self.energy.range.minimum)
-        return self.restore(z, variance, SamplerOptions(self.options.path, floor=end, finish="sample", chunk=len(z)))
+        end = max(float(noise.log_variance.min().exp()) / SHORT, self.energy.range.minimum)
+        options = SamplerOptions(self.options.path + self._longer(noise), floor=end, finish="sample", chunk=len(z))
+        return self.restore(z, noise, options)
 
-    def last(self, z: Tensor, variance: float) -> Tensor:
+    def last(self, z: Tensor, noise: Covariance) -> Tensor:
         """The same by a finer path down to the floor."""
-        options = SamplerOptions(2 * self.options.path, finish=self.options.finish, chunk=len(z))
-        return self.restore(z, variance, options)
+        steps = 2 * (self.options.path + self._longer(noise))
+        return self.restore(z, noise, SamplerOptions(steps, finish=self.options.finish, chunk=len(z)))
 
-    def restore(self, z: Tensor, variance: float, options: SamplerOptions) -> Tensor:
-        cov = self.template.isotropic(variance).expand(len(z))
+    def _longer(self, noise: Covariance) -> int:
+        """Steps that a path needs more because Σ_z is not white."""
+        spread = float(noise.log_variance.max() - noise.log_variance.min())
+        return math.ceil(self.options.path * spread / math.log(SHORT))
+
+    def restore(self, z: Tensor, noise: Covariance, options: SamplerOptions) -> Tensor:
+        cov = noise.expand(len(z))
         found = sample_in_basis(self.energy, cov.analysis(z), cov, options, generator=self.generator, check_range=False)
         if not found.completed:
             raise KeyboardInterrupt
@@ -262,28 +274,28 @@ class Chains:
         perturbed = OperatorMeasurement(self.seen.raw + noise, self.seen.linear, self.seen.variance)
         return perturbed.proximal(x + math.sqrt(variance) * normal_like(x, self.generator), variance)
 
-    def exact_draw(self, x: Tensor) -> Tensor:
-        """z ~ N(x + (ρ²/σ²)Hᵀ(y − Hx), ρ²(I − (ρ²/σ²)HᵀH))."""
-        linear, ratio = self.seen.linear, self.coupling / self.seen.variance
-        white = normal_like(x, self.generator)
-        noise = root_of_complement(lambda v: ratio * linear.adjoint(linear.forward(v)), white, ratio * linear.gain)
-        return x + ratio * self.seen.adjoint(self.seen.residual(x)) + math.sqrt(self.coupling) * noise
+    def exact_draw(self, x: Tensor, noise: Covariance) -> Tensor:
+        """z ~ N(x + Σ_zHᵀ(y − Hx)/σ², Σ_z^{½}(I − A)Σ_z^{½})."""
+        pull = noise.apply(self.seen.adjoint(self.seen.residual(x))) / self.seen.variance
+        white = root_of_complement(between(noise, self.seen), normal_like(x, self.generator), COUPLING)
+        return x + pull + noise.power(white, 0.5)
 
     # --- the exact sweeps ----------------------------------------------------------------------------------------------------
 
     def gibbs(self, x: Tensor) -> Iterator[Tensor]:
         """x after each sweep."""
         for sweep in range(self.options.sweeps):
-            z = self.exact_draw(x)
+            z = self.exact_draw(x, self.noise)
             final = sweep + 1 == self.options.sweeps
-            x = self.last(z, self.coupling) if final else self.between(z, self.coupling)
+            x = self.last(z, self.noise) if final else self.between(z, self.noise)
             yield x
 
     def metropolis(self, x: Tensor) -> Iterator[Tensor]:
         """E[x|z] after each sweep of `path` moves, those of the first half to adapt their step; after the last one x given z."""
         evaluator = Evaluator(self.energy, self.template, "a Metropolis move")
-        target = OperatorTarget(evaluator, self.template.isotropic(self.coupling), self.seen)
-        state, kernel = begin_chain(target.evaluate(self.template.analysis(self.exact_draw(x))), target), MALA()
+        noise = self.template.isotropic(self.coupling)
+        target = OperatorTarget(evaluator, noise, self.seen)
+        state, kernel = begin_chain(target.evaluate(self.template.analysis(self.exact_draw(x, noise))), target), MALA()
         for sweep in range(self.options.sweeps):
             if sweep < self.options.sweeps // 2:
                 state, kernel = warm_up(kernel, state, target, self.options.path, self.generator)
@@ -294,7 +306,7 @@ class Chains:
             if sweep + 1 < self.options.sweeps:
                 yield self.template.synthesis(state.iterate.mean)
         self.evaluations += evaluator.evaluations
-        yield self.last(self.template.synthesis(state.iterate.z), self.coupling)
+        yield self.last(self.template.synthesis(state.iterate.z), noise)
 
     def watch(self, x: Tensor) -> Tensor:
         """The residual in units of σ and projections on random unit directions, [N, 1 + PROBES]."""
