@@ -17,7 +17,7 @@ from rich.console import Console
 from linverse.data import load_images
 from linverse.devices import use_threads
 from linverse.report.card import show_self_test
-from linverse.report.console import note, plain_warnings
+from linverse.report.console import ProgressBars, note, plain_warnings
 from linverse.training.classifier import train_classifier
 from linverse.training.config import TrainConfig
 from linverse.training.config_file import is_config_file, read_config, write_config
@@ -139,11 +139,12 @@ def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
     try:
         with (
             plain_warnings(console),
+            ProgressBars(console) as bars,
             start(config, folder, other_data=options.other_data, device=options.device) as trainer,
         ):
             if trainer.accelerator.is_main_process:
                 note(console, describe_start(trainer, preset))
-            card = go_on(trainer, preset, tensorboard=options.tensorboard, track=options.track)
+            card = go_on(trainer, preset, tensorboard=options.tensorboard, track=options.track, progress=bars)
     except TrainingStopped as stopped:
         print(f"\n{stopped}", file=sys.stderr)
         raise SystemExit(130) from None

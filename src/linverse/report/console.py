@@ -90,7 +90,6 @@ class ProgressBars:
         self.begun: dict[str, float] = {}
 
     def __enter__(self) -> Self:
-        self.bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -98,6 +97,7 @@ class ProgressBars:
 
     def __call__(self, task: str, done: int, total: int) -> None:
         if task not in self.tasks:
+            self.bars.start()  # not before there is something to show: another bar may be at work until then
             self.tasks[task] = self.bars.add_task(task, total=total)
             self.begun[task] = time.monotonic()
         self.bars.update(self.tasks[task], completed=done, total=total)

@@ -15,6 +15,7 @@ from linverse.data.crops import PhotographCrops
 from linverse.files.saving import REFERENCE, HubModel
 from linverse.models.energies.learned import LearnedEnergy
 from linverse.models.losses import NoisyBatch
+from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator
 from linverse.store.card import Card, data_credits, data_facts
 from linverse.store.references import References
@@ -29,6 +30,7 @@ from linverse.training.partition import PartitionTest, partition_test
 from linverse.training.presets import PRESETS
 from linverse.training.sources import FixedImages, some_images
 
+FINISHING = "normalise and test (constant, self-tests, bands, sum of probabilities)"
 MOST_BATCHES = 64  # for the fit of c(Σ)
 BAND_IMAGES = 128  # for the tests that look at many levels and kinds of noise
 SIZES = (64, 128, 256)  # pixels a side at which a model of any size is tested
@@ -157,7 +159,7 @@ def references(trainer: Trainer) -> References | None:
     return References.last_of(len(held_out), held_out.batch, trainer.config.reference_images, white)
 
 
-def finish(trainer: Trainer, folder: Path, name: str) -> Card:
+def finish(trainer: Trainer, folder: Path, name: str, progress: Progress = silent) -> Card:
     """Normalise, test and save the averaged model under `folder`; returns its card."""
     config = trainer.config
     title, licence = data_facts(config.data)
@@ -177,26 +179,31 @@ def finish(trainer: Trainer, folder: Path, name: str) -> Card:
         started_from=Path(config.start_from).name,
         credits=data_credits(config.data),
     )
-    model, card = completed(trainer.averaged, trainer, card)
+    model, card = completed(trainer.averaged, trainer, card, progress)
     card.attach_to(model)
     model.save_pretrained(folder)
     return card
 
 
 @singledispatch
-def completed(model: HubModel, trainer: Trainer, card: Card) -> tuple[HubModel, Card]:
+def completed(model: HubModel, trainer: Trainer, card: Card, progress: Progress = silent) -> tuple[HubModel, Card]:
     """A model as it is saved, and its card with what was found out about it; a denoiser needs nothing more."""
     return model, card
 
 
 @completed.register
-def _(model: LearnedEnergy, trainer: Trainer, card: Card) -> tuple[HubModel, Card]:
+def _(model: LearnedEnergy, trainer: Trainer, card: Card, progress: Progress = silent) -> tuple[HubModel, Card]:
     images = trainer.config.self_test_images
+    progress(FINISHING, 0, 4)
     energy, kept = normalised(trainer, model, images), references(trainer)
+    progress(FINISHING, 1, 4)
     tested = run_self_test(trainer, energy, images)
+    progress(FINISHING, 2, 4)
     sizes = run_band_tests(trainer, energy)
     floor, bands = sizes[0].floor, sizes[0].bands
+    progress(FINISHING, 3, 4)
     partition = run_partition_test(trainer, energy)
+    progress(FINISHING, 4, 4)
     energy.attach(REFERENCE, None if kept is None else kept.encode())
     return energy, replace(
         card,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from linverse.files import write_whole
 from linverse.files.lock import FolderLock
+from linverse.progress import Progress, silent
 from linverse.store.card import Card
 from linverse.training.checkpoint import STATE
 from linverse.training.config import TrainConfig
@@ -45,11 +46,15 @@ def run(
         return go_on(trainer, name or folder.name, tensorboard=tensorboard)
 
 
-def go_on(trainer: Trainer, name: str, *, tensorboard: bool = True, track: Sequence[str] = ()) -> Card | None:
-    """The rest of a run that was started: all steps that are left, then normalise, test and save."""
+def go_on(
+    trainer: Trainer, name: str, *, tensorboard: bool = True, track: Sequence[str] = (), progress: Progress = silent
+) -> Card | None:
+    """The rest of a run that was started: all steps that are left, then normalise, test and save (whose `progress` is told)."""
     _loop(trainer, tensorboard, track)
     trainer.accelerator.wait_for_everyone()
-    return finish(trainer, trainer.folder / "model", name) if trainer.accelerator.is_main_process else None
+    if not trainer.accelerator.is_main_process:
+        return None
+    return finish(trainer, trainer.folder / "model", name, progress)
 
 
 @contextmanager
