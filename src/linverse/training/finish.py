@@ -31,7 +31,7 @@ from linverse.training.presets import PRESETS
 from linverse.training.sources import FixedImages, some_images
 
 FINISHING = "normalise and test (constant, self-tests, bands, sum of probabilities)"
-MOST_BATCHES = 64  # for the fit of c(Σ)
+MOST_BATCHES = 40  # for the fit of c(Σ)
 BAND_IMAGES = 128  # for the tests that look at many levels and kinds of noise
 SIZES = (64, 128, 256)  # pixels a side at which a model of any size is tested
 FEWEST = 4  # pictures of the largest size
@@ -51,12 +51,18 @@ def merge_parts(batches: list[list[NoisyBatch]]) -> list[NoisyBatch]:
 
 
 def level_batches(trainer: Trainer, images: int) -> list[list[NoisyBatch]]:
-    """Noisy training images, of steps that no run reaches, for the fit of c(Σ): so many batches, or as many as are enough."""
-    config = replace(trainer.config, steps=trainer.config.steps + MOST_BATCHES, isotropic_first=0)
-    count = min(MOST_BATCHES, images)
-    steps = range(trainer.config.steps, trainer.config.steps + count)
+    """Noisy training images, of steps that no run reaches, for the fit of c(Σ): so many batches, or as many as are enough.
+
+    Every other one is of isotropic noise, along which the constant is carried from the loudest noise to the floor.
+    """
+    steps, count = trainer.config.steps, min(MOST_BATCHES, images)
+    every = replace(trainer.config, steps=steps + 2 * count, isotropic_first=0)
+    isotropic = replace(every, covariances=every.covariances.isotropic_part())
     device = trainer.accelerator.device
-    return [[part.to(device) for part in training_parts(config, trainer.train_images, step)] for step in steps]
+    return [
+        [part.to(device) for part in training_parts((every, isotropic)[step % 2], trainer.train_images, step)]
+        for step in range(steps, steps + 2 * count)
+    ]
 
 
 def normalised(trainer: Trainer, energy: LearnedEnergy, images: int) -> LearnedEnergy:
