@@ -52,7 +52,7 @@ def test_the_card_keeps_its_promises(name: str) -> None:
     test = deviations(card)
     assert test["entropy"] < 0.01
     assert test["agreement"] < 0.01
-    assert test["bias"] < 0.01
+    assert test["bias"] < 0.02
     slope, ratio = PROMISES[name]
     assert test["slope"] < slope
     assert test["ratio"] < ratio
