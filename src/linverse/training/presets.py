@@ -217,8 +217,8 @@ PHOTOGRAPHS = TrainConfig(
     loss=replace(
         SMALL_LOSS,
         cov_weight=0.1,
-        image_weight=0.0005,  # its gradient and that of the next work against A-DSM: docs/training-notes.md
-        final_image_weight=0.002,  # 0.03 cost a decibel of white noise, none at all the densities
+        image_weight=0.0003,  # its gradient works against A-DSM: more cost Bayer patterns a decibel (docs/training-notes.md)
+        final_image_weight=None,
         variance_weight=0.001,
         image_outliers=5.0,
         variance_floor=0.1,
