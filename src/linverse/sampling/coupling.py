@@ -44,7 +44,8 @@ def couple(energy: Energy, seen: OperatorMeasurement) -> Covariance:
     best = max(known, key=lambda cov: float(cov.log_variance.mean()), default=white)
     if float(best.log_variance.mean() - white.log_variance.mean()) < LEAST_GAIN:
         return white
-    return best.with_log_variance(best.log_variance.clamp_max(math.log(energy.range.maximum))).to(seen.raw.dtype)
+    loudest = math.log(energy.range.maximum)
+    return best.with_log_variance(best.log_variance.clamp_max(loudest).to(seen.raw))
 
 
 def seen_spectrum(linear: LinearMap) -> Covariance:
