@@ -46,7 +46,7 @@ from linverse.energy import group_mean
 from linverse.models.embeddings.space_frequency import SpaceFrequencyEmbedding
 from linverse.models.energies.tiling import TiledSum
 from linverse.models.networks.backbone import build_backbone
-from linverse.models.networks.twice import twice_differentiable
+from linverse.models.networks.twice import join, twice_differentiable
 from linverse.models.networks.unet import UNetConfig, conv, zero_init
 
 FEATURES = 8  # of each channel: both estimates, and three magnified views of each
@@ -170,8 +170,11 @@ class NetworkResidual(nn.Module):
         """The terms of R, whose sum over channels and pixels it is, and v, of a picture or a tile."""
         features, factors = self._view(planes)
         maps, (height, width) = self.embedding.shares(ratios), planes.shape[2:]
-        out = self._outputs(padded(features, self.divisor), padded(maps, self.divisor))[..., :height, :width]
-        terms, rest = factors * out[:, : factors.shape[1]], out[:, factors.shape[1] :]
+        out = self._outputs(padded(features, self.divisor), padded(maps, self.divisor))
+        if out.shape[2:] != (height, width):
+            out = out[..., :height, :width]
+        spoken, rest = out.split([factors.shape[1], out.shape[1] - factors.shape[1]], dim=1)
+        terms = factors * spoken
         if self.levelled:
             terms = torch.cat([terms, self.level_term(planes.chunk(PLANES, dim=1)[3], maps)], dim=1)
         return terms, rest
@@ -180,12 +183,11 @@ class NetworkResidual(nn.Module):
         """What the network is shown of w and x̂_G, and what its outputs are multiplied by."""
         white, seen, mean, gate, log_gate, spread, around, measured = planes.chunk(PLANES, dim=1)
         root = torch.exp(0.5 * self.log_prior)
-        views = torch.cat([magnifiable(mean + root * white), magnifiable(seen)], dim=1)
-        scales = torch.cat([spread, spread, around], dim=1).rsqrt().repeat(1, 2, 1, 1)
-        magnified = saturated(views * scales, self.views.linear)
-        gates = gate.repeat(1, views.shape[1] // gate.shape[1], 1, 1)
-        features = torch.cat([white, measured * (seen - mean) / root, magnified * gates], dim=1)
-        return features, torch.cat([0.5 * features, gate, log_gate], dim=1)
+        views = join([*magnifiable(mean + root * white), *magnifiable(seen)])
+        near, wide = spread.rsqrt(), around.rsqrt()
+        magnified = saturated(views * join([near, near, wide] * 2), self.views.linear)
+        features = join([white, measured * (seen - mean) / root, magnified * join([gate] * 6)])
+        return features, join([0.5 * features, gate, log_gate])
 
     def _outputs(self, features: Tensor, maps: Tensor) -> Tensor:
         features, maps = (t.contiguous(memory_format=torch.channels_last) for t in (features, maps))
@@ -210,9 +212,9 @@ def saturated(t: Tensor, linear: bool) -> Tensor:
     return t * (1 + eighth) ** -0.125
 
 
-def magnifiable(x: Tensor) -> Tensor:
+def magnifiable(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Distances to the darkest and the brightest value, and a pixel less the mean of its four neighbours (edges repeated)."""
-    return torch.cat([x, x - 1.0, x - neighbours(x)], dim=1)
+    return x, x - 1.0, x - neighbours(x)
 
 
 def neighbours(x: Tensor) -> Tensor:

@@ -15,13 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from linverse.models.networks.twice import silu
+from linverse.models.networks.twice import bounded, join, silu
 from linverse.models.networks.unet import UNetConfig, conv, zero_init
-
-
-def bounded(x: Tensor) -> Tensor:
-    """x/√(1 + mean x²), the mean over channels: of a size below √channels, whatever x."""
-    return x * torch.rsqrt(1 + x.square().mean(dim=1, keepdim=True))
 
 
 class CompactBlock(nn.Module):
@@ -49,18 +44,22 @@ class CompactUNet(nn.Module):
         self.config = config
         full, stem = config.stem_channels, config.stem
         widths = [config.channels * m for m in config.multipliers]
-        self.enter_full = conv(in_channels, full, 3)
+        self.enter_full = conv(in_channels, full, 3) if full else None
+        seen = full or in_channels
         self.enter = (
-            conv(full, widths[0], 2 * stem, stride=stem, padding=stem // 2) if stem > 1 else conv(full, widths[0], 3)
+            conv(seen, widths[0], 2 * stem, stride=stem, padding=stem // 2) if stem > 1 else conv(seen, widths[0], 3)
         )
         self.encoder = nn.ModuleList(self._level(width, config.blocks) for width in widths[:-1])
         self.bottom = self._level(widths[-1], config.middle)
         self.decoder = nn.ModuleList(self._level(width, config.blocks) for width in widths[:-1])
         self.down = nn.ModuleList(conv(a, b, 2, stride=2, padding=0) for a, b in itertools.pairwise(widths))
         self.up = nn.ModuleList(conv(b, a, 1) for a, b in itertools.pairwise(widths))
-        self.exit_up = conv(widths[0], stem * stem * full, 1)
-        self.full_gain = zero_init(conv(config.embedding, full, 1))
-        self.exit = zero_init(conv(2 * full, out_channels, 3))
+        if full:
+            self.exit_up = conv(widths[0], stem * stem * full, 1)
+            self.full_gain = zero_init(conv(config.embedding, full, 1))
+            self.exit = zero_init(conv(2 * full, out_channels, 3))
+        else:
+            self.exit = zero_init(conv(widths[0], stem * stem * out_channels, 3))
 
     @property
     def reach(self) -> int:
@@ -77,8 +76,8 @@ class CompactUNet(nn.Module):
         return nn.ModuleList(CompactBlock(width, self.config) for _ in range(blocks))
 
     def forward(self, x: Tensor, embeddings: list[Tensor]) -> Tensor:
-        full = silu(self.enter_full(x))
-        h = self.enter(full)
+        full = None if self.enter_full is None else silu(self.enter_full(x))
+        h = self.enter(x if full is None else full)
         skips = []
         for level, (blocks, down) in enumerate(zip(self.encoder, self.down, strict=True)):
             h = _run(blocks, h, embeddings[level])
@@ -89,10 +88,13 @@ class CompactUNet(nn.Module):
             h = skips[level] + F.interpolate(self.up[level](self._between(h)), scale_factor=2, mode="nearest")
             h = _run(self.decoder[level], h, embeddings[level])
         h = bounded(h) if self.config.bounded_inputs else h
+        if full is None:
+            return F.pixel_shuffle(self.exit(silu(h)), self.config.stem)
         up = silu(F.pixel_shuffle(self.exit_up(silu(h)), self.config.stem))
-        gain = F.interpolate(self.full_gain(embeddings[0]), scale_factor=float(self.config.stem), mode="nearest")
+        gain = self.full_gain(embeddings[0])
         gain = torch.tanh(gain) if self.config.bounded_gains else gain
-        return self.exit(torch.cat([up, torch.addcmul(full, full, gain)], dim=1))
+        gain = F.interpolate(gain, scale_factor=float(self.config.stem), mode="nearest")
+        return self.exit(join([up, torch.addcmul(full, full, gain)]))
 
 
 def _run(blocks: nn.Module, h: Tensor, embedding: Tensor) -> Tensor:

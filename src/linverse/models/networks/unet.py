@@ -24,7 +24,7 @@ LIMITS = {  # generous: the paper's largest network has 128 channels
     "blocks": (0, 64),
     "embedding": (1, 8192),
     "dropout": (0.0, 0.99),
-    "stem_channels": (1, 4096),
+    "stem_channels": (0, 4096),
     "middle": (0, 256),
 }
 MOST_LEVELS = 8
