@@ -173,10 +173,10 @@ DIGITS = TrainConfig(
 PHOTO_BACKBONE = UNetConfig(
     channels=48,
     multipliers=(1, 2, 2),
-    blocks=1,
+    blocks=2,
     embedding=64,
     stem=2,
-    stem_channels=24,
+    stem_channels=0,  # 0.3 dB better at equal time than with layers at full resolution: docs/training-notes.md
     style="compact",
     middle=4,
     bounded_gains=True,
@@ -226,10 +226,10 @@ PHOTOGRAPHS = TrainConfig(
         outliers=2.0,
     ),
     optimiser=replace(SMALL_OPTIMISER, warmup=50, decay_share=0.65, ema=0.998),
-    batch=32,
-    crops=(48, 64, 96),
-    steps=8_000,
-    isotropic_first=2_000,
+    batch=12,
+    crops=(48, 48, 64),
+    steps=6_000,
+    isotropic_first=1_700,
 )
 
 # --- CIFAR-10: 32×32 colour, the paper's families, the photographs' network and loss -----------------------------------------------

@@ -5,7 +5,8 @@ paper's §3.3 and table "SongUNet Architecture Summary"). Every operation here h
 differentiates the energy's gradient: attention is written with plain products because the fused kernels have none.
 
 A `stem` of 2 or 4 lowers the resolution first: a full-resolution convolution, then an overlapping one of stride 2 or 4, and the way
-back mixes with the full-resolution features (without that, means show a checkerboard).
+back mixes with the full-resolution features (without that, means of small images show a checkerboard). A compact network may do without
+both (`stem_channels` of 0): what that gives on photographs is told in docs/training-notes.md.
 """
 
 from __future__ import annotations
