@@ -139,7 +139,7 @@ MNIST = TrainConfig(
     ),
     loss=SMALL_LOSS,
     optimiser=SMALL_OPTIMISER,
-    steps=10_000,
+    steps=5_500,
 )
 
 DIGITS = TrainConfig(
