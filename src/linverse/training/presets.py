@@ -228,7 +228,7 @@ PHOTOGRAPHS = TrainConfig(
     optimiser=replace(SMALL_OPTIMISER, warmup=50, decay_share=0.65, ema=0.998),
     batch=12,
     crops=(48, 48, 64),
-    steps=5_000,
+    steps=6_000,
     isotropic_first=1_700,
 )
 
