@@ -135,11 +135,17 @@ MNIST = TrainConfig(
     data="mnist",
     model=replace(SMALL_ENERGY, bases=("spatial",)),
     covariances=Mixture(
-        (Component(0.5, Patches()), Component(0.4, RandomPixelMasks()), Component(0.1, Isotropic())), clamped=0.5
+        (
+            Component(0.40, Patches()),
+            Component(0.35, RandomPixelMasks()),
+            Component(0.10, Isotropic()),
+            Component(0.15, Isotropic(1e-6, 0.1)),  # densities are decided there
+        ),
+        clamped=0.5,
     ),
     loss=SMALL_LOSS,
     optimiser=SMALL_OPTIMISER,
-    steps=4_000,
+    steps=14_000,
 )
 
 DIGITS = TrainConfig(
