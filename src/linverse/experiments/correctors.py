@@ -105,7 +105,7 @@ def restore(
     energy: LearnedEnergy, y: Lifted, kernels: tuple[Kernel, ...] | None, steps: int, temperature: float, levels: int
 ) -> Corrected:
     """One sample per measurement."""
-    parts, accepted, evaluations, begun = [], [], 0, time.perf_counter()
+    parts, accepted, evaluations, begun = [], [], 0, time.process_time()
     for rows in chunks(len(y.y)):
         cov = y.cov[rows] if y.cov.batch > 1 else y.cov
         result = sample(
@@ -121,7 +121,7 @@ def restore(
         parts.append(result.samples)
         evaluations = max(evaluations, result.evaluations)
         accepted.append(1.0 if result.info is None else float(result.info.acceptance.mean()))
-    seconds = (time.perf_counter() - begun) / len(y.y)
+    seconds = (time.process_time() - begun) / len(y.y)
     return Corrected(torch.cat(parts), sum(accepted) / len(accepted), evaluations, seconds)
 
 
@@ -204,7 +204,7 @@ def metrics_of(found: dict[tuple[str, int], Corrected], x: Tensor) -> dict[str, 
 
 def table_of(found: dict[tuple[str, int], Corrected], metrics: dict[str, float], size: tuple[int, int]) -> ResultTable:
     """The paper's numbers beside ours."""
-    columns = ("corrector", "steps", metric_label("LPIPS-Alex", size), "PSNR", "acceptance", "evaluations", "s/image")
+    columns = ("corrector", "steps", metric_label("LPIPS-Alex", size), "PSNR", "acceptance", "evaluations", "processor s/image")
     rows = []
     for kind, steps in found:
         name = f"{kind}, {steps} steps"

@@ -325,7 +325,7 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
             ),
             optimiser=replace(PHOTOGRAPHS.optimiser, rate=1.5e-3, muon_rate=0.01, decay_share=0.8, ema=0.99),
             isotropic_first=0,  # what that teaches comes with the colour model
-            steps=600,
+            steps=1_500,
         ),
     ),
     "cifar10": ("32×32 colour images: the paper's covariances", CIFAR),
