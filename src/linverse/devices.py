@@ -3,6 +3,9 @@ many threads."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import torch
 
 MOST_THREADS = 1024  # OpenMP asks for the memory of all of them at once, and ends the process where there is not enough
@@ -38,3 +41,22 @@ def use_threads(count: int) -> None:
     if not 1 <= count <= MOST_THREADS:
         raise ValueError(f"threads are from 1 to {MOST_THREADS}; got {count}")
     torch.set_num_threads(count)
+
+
+TRIAL = """import torch
+x = torch.ones(64, 64, dtype=torch.bfloat16)
+torch.conv2d(x.expand(2, 64, 64, 64), x[:, :, None, None])
+x @ x
+"""
+
+
+def check_bfloat16(device: torch.device) -> None:
+    """Refuse bfloat16 on a processor that announces units for it and stops at their first instruction, as some virtual machines do.
+
+    Tried in a process of its own, which such an instruction ends.
+    """
+    if device.type == "cpu" and subprocess.run([sys.executable, "-c", TRIAL], capture_output=True).returncode:
+        raise ValueError(
+            "this machine's processor cannot compute in bfloat16: leave out --precision bf16, or export "
+            "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16, which does without the units that fail (and is slow)"
+        )

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from linverse.devices import check_device
+from linverse.devices import check_bfloat16, check_device
 from linverse.extras import require
 from linverse.memory import check_memory
 from linverse.models.bases import CropSource, ImageSource, Source
@@ -103,6 +103,7 @@ def make_accelerator(device: str = "") -> Accelerator:
 
 def autocast_backbone(model: Trainable, device: torch.device) -> None:
     """Run the backbone, and it alone, in bfloat16: y, the transforms and the sums over pixels do not survive eight bits."""
+    check_bfloat16(device)
     network = model.backbone
     network.forward = torch.autocast(device.type, dtype=torch.bfloat16)(network.forward)
 
