@@ -204,7 +204,15 @@ def metrics_of(found: dict[tuple[str, int], Corrected], x: Tensor) -> dict[str, 
 
 def table_of(found: dict[tuple[str, int], Corrected], metrics: dict[str, float], size: tuple[int, int]) -> ResultTable:
     """The paper's numbers beside ours."""
-    columns = ("corrector", "steps", metric_label("LPIPS-Alex", size), "PSNR", "acceptance", "evaluations", "processor s/image")
+    columns = (
+        "corrector",
+        "steps",
+        metric_label("LPIPS-Alex", size),
+        "PSNR",
+        "acceptance",
+        "evaluations",
+        "processor s/image",
+    )
     rows = []
     for kind, steps in found:
         name = f"{kind}, {steps} steps"
