@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from linverse.covariance import VarianceRange
+from linverse.covariance import VarianceRange, identity
 from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.models.losses import NoisyBatch, score_errors
 from linverse.models.networks.unet import UNetConfig
@@ -63,6 +63,39 @@ def mean_errors(energy: LearnedEnergy, seed: int) -> dict[str, float]:
             error = score_errors(scores, part.cov, part.noise)[1]
             sums.setdefault(part.cov.basis, []).append(error.detach().mean(dim=(1, 2, 3)) * part.cov.dim**0.5)
     return {basis: abs(float(torch.cat(errors).mean())) for basis, errors in sums.items()}
+
+
+def coarse_error(energy: LearnedEnergy, seed: int) -> float:
+    """|mean error of κ| of the coarsest waves under blurs, over many images."""
+    found = []
+    for part in (part for batch in batches(16, seed) for part in batch if part.cov.basis == "fourier"):
+        (scores,) = energy.scores([(part.noisy_coefficients(), part.cov)], create_graph=False)
+        error = score_errors(scores, part.cov, part.noise)[1]
+        coarse = part.cov.frequencies().square().sum(0).sqrt() < 0.13
+        found.append(error.detach()[..., coarse].flatten())
+    return abs(float(torch.cat(found).mean()))
+
+
+def test_coarse_waves_are_not_given_what_fine_ones_need() -> None:
+    energy = drifting_energy("residual")
+    before = coarse_error(energy, seed=1)
+    fit_level(energy, batches(32, seed=0), epochs=12)
+    assert coarse_error(energy, seed=1) < max(0.4 * before, 0.05)
+
+
+def test_in_pictures_of_any_size_it_hardly_feels_the_few_coarse_waves() -> None:
+    form = drifting_energy("spectral").form
+    flat = identity("fourier", (1, 48, 48), torch.zeros(1, 1, 48, 48))
+    coarse = (flat.frequencies().square().sum(0).sqrt() < 0.05).float()
+
+    def change() -> float:
+        louder = flat.with_log_variance(flat.log_variance + 0.1 * coarse)
+        felt = [form.level_term(*form.level_inputs(cov)).sum() for cov in (louder, flat)]
+        return abs((felt[0] - felt[1]).item())
+
+    ours = change()
+    form.level_sees = torch.ones_like(form.level_sees)
+    assert 0 < ours < 0.4 * change()
 
 
 @pytest.mark.parametrize("parameterisation", ["residual", "spectral"])

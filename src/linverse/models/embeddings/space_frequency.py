@@ -49,6 +49,13 @@ def band_weights(frequencies: Tensor, dc_width: float = 0.01) -> Tensor:
     return torch.softmax(logits.flatten(1), dim=1).reshape(logits.shape)
 
 
+def fine_maps() -> Tensor:
+    """[1, 2(K+1), 1, 1]: 1 for the maps of bands that hold many coefficients of a large picture, 0 for the mean and the coarsest radius."""
+    fine = torch.ones(2, BANDS + 1)
+    fine[:, : 1 + len(ANGLES)] = 0
+    return fine.reshape(1, -1, 1, 1)
+
+
 class SpaceFrequencyEmbedding(nn.Module):
     """Maps of log(λ/C) in each band and of the whole → embeddings at every level of the backbone."""
 

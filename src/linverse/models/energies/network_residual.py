@@ -21,7 +21,8 @@ covariance score, hundreds where next to nothing is right. At isotropic noise a 
 
 c(Σ) = ⟨φ, h⟩ with h from the maps of log λ alone does not hang on the picture: no mean feels it. It is there for the mean of the covariance
 score, which is what makes densities right, and which the other terms can only mend at the expense of the means: at the end of training it
-is fitted by itself (`training.levelling`), and costs nothing as long as it is silent.
+is fitted by itself (`training.levelling`), and costs nothing as long as it is silent. For pictures of any size h does not see the coarsest
+bands: c is a sum over all pixels, and the few coarse waves of a band would share its whole derivative.
 
 `linear_views` grow like t, not like tanh t, up to four standard deviations: what is known to be black has the energy ½t², to a
 hundredth, with s = f.
@@ -78,8 +79,11 @@ class NetworkResidual(nn.Module):
     """The network, its view of the estimates, and the sum over pixels."""
 
     log_prior: Tensor
+    level_sees: Tensor
 
-    def __init__(self, backbone: UNetConfig, channels: int, dc_width: float, views: Views) -> None:
+    def __init__(
+        self, backbone: UNetConfig, channels: int, dc_width: float, views: Views, level_sees: Tensor | None = None
+    ) -> None:
         super().__init__()
         self.views = views
         self.divisor = backbone.divisor
@@ -87,6 +91,8 @@ class NetworkResidual(nn.Module):
         self.embedding = SpaceFrequencyEmbedding(backbone, dc_width)
         self.level: nn.Sequential | None = None
         if views.level:
+            seen = torch.ones(1, 1, 1, 1) if level_sees is None else level_sees
+            self.register_buffer("level_sees", seen, persistent=False)
             self.level = nn.Sequential(
                 conv(self.embedding.features, HIDDEN, 1), nn.SiLU(), zero_init(conv(HIDDEN, channels, 1))
             )
@@ -163,7 +169,7 @@ class NetworkResidual(nn.Module):
     def level_term(self, gate: Tensor, maps: Tensor) -> Tensor:
         """c(Σ) pixel by pixel, [B, C, H, W]."""
         assert self.level is not None
-        out: Tensor = gate * self.level(maps)
+        out: Tensor = gate * self.level(maps * self.level_sees)
         return out
 
     def _terms(self, planes: Tensor, ratios: Tensor) -> tuple[Tensor, Tensor]:

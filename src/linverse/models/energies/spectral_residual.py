@@ -15,7 +15,7 @@ from torch import Tensor
 from linverse.covariance import Covariance, SpatialCovariance
 from linverse.energy import Evaluation, differentiable, group_mean
 from linverse.models.bases.spectral import LinearAnswer, SpectralBase
-from linverse.models.embeddings.space_frequency import band_weights
+from linverse.models.embeddings.space_frequency import band_weights, fine_maps
 from linverse.models.energies.network_residual import PLAIN, NetworkInputs, NetworkResidual, Views
 from linverse.models.energies.scores import Pair, Scores
 from linverse.models.networks.unet import UNetConfig
@@ -27,7 +27,7 @@ class SpectralResidual(NetworkResidual):
     """U₀ + R_θ for pictures of `channels` colours and any size; the base is fitted to the data before training."""
 
     def __init__(self, backbone: UNetConfig, channels: int, views: Views = PLAIN) -> None:
-        super().__init__(backbone, channels, 0.03, views)
+        super().__init__(backbone, channels, 0.03, views, fine_maps())
         self.base = SpectralBase(channels)
 
     @property
