@@ -66,11 +66,10 @@ def number(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def experiment(name: str, about: str, found: dict[str, Any]) -> list[str]:
-    """One experiment: its question, the paper's claims, the picture, what was aimed at, and all its numbers."""
+def record_of(name: str, found: dict[str, Any]) -> list[str]:
+    """One record: the paper's claims, the picture, what was aimed at, and all its numbers."""
     paper = found["paper"]
-    where = paper.get("source", "not in the paper")
-    lines = [f"## {name}", "", f"{about[0].upper()}{about[1:]}. `linverse experiment {name}` ({where}).", ""]
+    lines = [f"`{name}` ({paper.get('source', 'not in the paper')}).", ""]
     lines += warning(found["provenance"]["weights"])
     lines += [*(f"- The paper says: {claim}." for claim in paper.get("claims", [])), "", f"![{name}]({name}.png)", ""]
     lines += ['??? note "All numbers, and what was aimed at"', "    | | |", "    |---|---|"]
@@ -108,8 +107,13 @@ def page() -> str:
         "[The paper](../paper.md), [Evaluation](../evaluation.md).",
         "",
     ]
+    records = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
     for name, about in descriptions().items():
-        record = RESULTS / f"{name}.json"
-        if record.exists():
-            lines += experiment(name, about, json.loads(record.read_text()))
+        mine = {
+            stem: found for stem, found in records.items() if found["experiment"] == name
+        }  # some repeat several tables
+        if mine:
+            lines += [f"## {name}", "", f"{about[0].upper()}{about[1:]}. `linverse experiment {name}`.", ""]
+        for stem, found in mine.items():
+            lines += record_of(stem, found)
     return "\n".join([*lines, *comparison()])
