@@ -109,9 +109,7 @@ def page() -> str:
     ]
     records = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
     for name, about in descriptions().items():
-        mine = {
-            stem: found for stem, found in records.items() if found["experiment"] == name
-        }  # some repeat several tables
+        mine = {stem: found for stem, found in records.items() if found["experiment"] == name}  # one, or one a table
         if mine:
             lines += [f"## {name}", "", f"{about[0].upper()}{about[1:]}. `linverse experiment {name}`.", ""]
         for stem, found in mine.items():

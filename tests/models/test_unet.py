@@ -12,7 +12,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from linverse.models.networks.backbone import build_backbone
-from linverse.models.networks.compact import CompactBlock
+from linverse.models.networks.compact import CompactBlock, CompactUNet
 from linverse.models.networks.unet import Attention, Block, Resample, UNetConfig, normalisation
 from linverse.rng import keyed_generator
 from tiny import BACKBONE, awaken
@@ -231,3 +231,20 @@ def test_group_norm_has_min_32_c_over_4_groups(channels: int, groups: int) -> No
 def test_what_is_not_a_backbone_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_backbone(replace(BACKBONE, **changes), 1, 1)  # type: ignore[arg-type]
+
+
+def test_layers_at_full_resolution_may_be_left_out_of_a_compact_network_alone() -> None:
+    config = UNetConfig(
+        channels=4, multipliers=(1, 2), blocks=1, embedding=4, stem=2, stem_channels=0, style="compact", middle=1
+    )
+    torch.manual_seed(0)
+    network = CompactUNet(config, 3, 5)
+    torch.nn.init.normal_(network.exit.weight)
+    x = torch.randn(2, 3, 8, 12)
+    maps = [torch.randn(2, 4, 4, 6), torch.randn(2, 4, 2, 3)]
+    out = network(x, maps)
+    assert out.shape == (2, 5, 8, 12)
+    changed = (network(x + torch.nn.functional.pad(torch.ones(1, 1, 1, 1), (5, 6, 3, 4)), maps) - out).abs().sum((0, 1))
+    assert (changed > 0).sum() > 4  # a pixel is felt by others than its own block
+    with pytest.raises(ValueError, match="only a compact network"):
+        UNetConfig(stem=2, stem_channels=0)

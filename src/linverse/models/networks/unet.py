@@ -67,6 +67,8 @@ class UNetConfig:
             raise ValueError(f"multipliers are 1 to {MOST_LEVELS} numbers from 1 to 64; got {self.multipliers!r:.60}")
         if self.stem not in (1, 2, 4):
             raise ValueError(f"stem is {self.stem}; it can be 1, 2 or 4")
+        if self.stem_channels == 0 and self.style != "compact":
+            raise ValueError("only a compact network does without stem_channels")
         if len(self.attention_levels) > MOST_LEVELS or not 2 <= len(self.filter) <= 16 or sum(self.filter) == 0:
             raise ValueError(
                 f"attention_levels are at most {MOST_LEVELS}, a filter has 2 to 16 taps that do not cancel; "
