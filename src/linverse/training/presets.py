@@ -191,16 +191,17 @@ PHOTO_BACKBONE = UNetConfig(
 )
 PHOTO_COVARIANCES = Mixture(
     (
-        Component(0.10, Isotropic()),
-        Component(0.32, Isotropic(3e-5, 0.3)),  # where there is most to learn
-        Component(0.06, Boxes()),
-        Component(0.08, Strokes()),
-        Component(0.07, RandomPixelMasks()),
+        Component(0.08, Isotropic()),
+        Component(0.24, Isotropic(3e-5, 0.3)),  # where there is most to learn
+        Component(0.14, Isotropic(1e-6, 3e-4)),  # where code lengths are decided
+        Component(0.05, Boxes()),
+        Component(0.07, Strokes()),
+        Component(0.06, RandomPixelMasks()),
         Component(0.03, Patches((1, 2, 4, 8, 16))),
         Component(0.04, BayerPatterns()),
         Component(0.06, GaussianBlurs(loudest=1.0)),
         Component(0.06, GaussianBlurs(loudest=1.0, boundary="reflecting")),
-        Component(0.04, MotionBlurs()),
+        Component(0.03, MotionBlurs()),
         Component(0.04, DefocusBlurs()),
         Component(0.02, SmoothSpectra()),
         Component(0.02, RandomKernels()),
