@@ -67,8 +67,8 @@ def awaken(module: nn.Module, seed: int = 0, size: float = 0.2) -> None:
 def tiny_energy(
     shape: Shape, form: tuple[str, str] = FORMS[0], backbone: UNetConfig = BACKBONE, size: float = 0.2, **changes: Any
 ) -> LearnedEnergy:
-    """A learned energy in float64, away from its silent start."""
-    config = EnergyConfig(shape, 1e-6, 1e3, (), form[0], RANK, form[1], backbone)  # type: ignore[arg-type]
+    """A learned energy in float64, away from its silent start, with all that its form may have."""
+    config = EnergyConfig(shape, 1e-6, 1e3, (), form[0], RANK, form[1], backbone, level=True, gain=True)  # type: ignore[arg-type]
     energy = LearnedEnergy(replace(config, **changes)).double()
     awaken(energy, size=size)
     energy.fit(Pictures(shape=shape))

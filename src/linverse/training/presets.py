@@ -78,6 +78,7 @@ SMALL_ENERGY = EnergyConfig(
     backbone=replace(SMALL_BACKBONE, bounded_gains=True, bounded_inputs=True),
     linear_views=True,
     level=True,
+    gain=True,
 )
 
 # found by short runs side by side: docs/training-notes.md
@@ -216,6 +217,7 @@ PHOTO_ENERGY = EnergyConfig(
     parameterisation="spectral",
     backbone=PHOTO_BACKBONE,
     level=True,
+    gain=True,
 )
 PHOTOGRAPHS = TrainConfig(
     data="photographs",
@@ -258,6 +260,7 @@ CIFAR_ENERGY = EnergyConfig(
     parameterisation="spectral",  # against 128 components after 100 steps each: docs/training-notes.md
     backbone=PHOTO_BACKBONE,
     level=True,
+    gain=True,
 )
 CIFAR = TrainConfig(
     data="cifar10",

@@ -50,6 +50,9 @@ class EnergyConfig(ModelConfig):
     level: bool = False
     """whether there is a term of Σ alone, fitted when training ends, for the mean of the covariance score (the same energies)"""
 
+    gain: bool = False
+    """whether what the network says has a gain by Σ, fitted when training ends, for means that go neither too far nor too little"""
+
     def __post_init__(self) -> None:
         check_shape(self.shape)
         VarianceRange(self.minimum, self.maximum)  # or it says what is wrong with them
@@ -171,7 +174,7 @@ class LearnedEnergy(nn.Module, HubModel):
 
 def build_form(config: EnergyConfig) -> Residual | SpectralResidual | GaussianResidual | InnerProduct:
     """The parameterisation that a configuration names."""
-    views = Views(config.linear_views, config.level)
+    views = Views(config.linear_views, config.level, config.gain)
     if config.parameterisation == "spectral":
         return SpectralResidual(config.backbone, config.shape[0], views)
     if config.parameterisation == "residual":

@@ -1,7 +1,7 @@
 """R_θ: what a network adds to a Gaussian base, whichever that is.
 
 With C̄ the mean variance of a pixel, φ = C̄/(C̄+λ) and w = √C̄(y−m)/(C̄+λ) (the estimate that mixes no pixels),
-    R_θ = ½ Σ_j ⟨f_j, s_j⟩ + ⟨φ, a⟩ + ⟨½φ log(1−φ), b⟩ + c(Σ),   (s, a, b, v) = network(f; log λ)
+    R_θ = ⟨1+γ(Σ), ½ Σ_j f_j s_j + φa + ½φ log(1−φ)b⟩ + c(Σ),   (s, a, b, v) = network(f; log λ)
 where f are w, G(x̂_G−m)/√C̄ and, for both estimates, the distance to the darkest and the brightest value and the local contrast, magnified by
 the noise that is left: a network that sees pictures at unit scale is blind to noise of small amplitude. Every f_j is bounded and
 vanishes as λ → ∞, so that U is right there by construction. The base's estimate x̂_G mixes noise over the whole picture, w keeps it
@@ -22,7 +22,8 @@ covariance score, hundreds where next to nothing is right. At isotropic noise a 
 c(Σ) = ⟨φ, h⟩ with h from the maps of log λ alone does not hang on the picture: no mean feels it. It is there for the mean of the covariance
 score, which is what makes densities right, and which the other terms can only mend at the expense of the means: at the end of training it
 is fitted by itself (`training.levelling`), and costs nothing as long as it is silent. For pictures of any size h does not see the coarsest
-bands: c is a sum over all pixels, and the few coarse waves of a band would share its whole derivative.
+bands: c is a sum over all pixels, and the few coarse waves of a band would share its whole derivative. γ(Σ), made alike and as blind, is
+fitted before c (`training.gain`), so that means go neither too far nor too little.
 
 `linear_views` grow like t, not like tanh t, up to four standard deviations: what is known to be black has the energy ½t², to a
 hundredth, with s = f.
@@ -52,7 +53,8 @@ from linverse.models.networks.unet import UNetConfig, conv, zero_init
 
 FEATURES = 8  # of each channel: both estimates, and three magnified views of each
 SATURATION = 6.0  # of the magnified features, in standard deviations
-HIDDEN = 32  # of c(Σ)
+HIDDEN = 32  # of c(Σ) and γ(Σ)
+LARGEST_GAIN = 0.3  # of γ, either way
 DAMPING = 1.5
 WIDEST = 8.0  # of v, in nats either way
 TILED_FROM = 640 * 640  # pixels from which on a picture goes through the network in tiles …
@@ -66,13 +68,19 @@ NetworkInputs = tuple[Tensor, Tensor]  # the planes, and log λ/C by band
 
 @dataclass(frozen=True)
 class Views:
-    """What R_θ may do beyond its first form: magnified views that are linear up to four standard deviations, and a term c(Σ)."""
+    """What R_θ may do beyond its first form: magnified views that are linear up to four standard deviations, a term c(Σ), a gain by Σ."""
 
     linear: bool = False
     level: bool = False
+    gain: bool = False
 
 
 PLAIN = Views()
+
+
+def _speaks(part: nn.Sequential) -> bool:
+    """Whether the last layer of what began silent has any weight."""
+    return any(bool(parameter.any()) for parameter in list(part.parameters())[-2:])
 
 
 class NetworkResidual(nn.Module):
@@ -80,6 +88,7 @@ class NetworkResidual(nn.Module):
 
     log_prior: Tensor
     level_sees: Tensor
+    fitting_gain = False
 
     def __init__(
         self, backbone: UNetConfig, channels: int, dc_width: float, views: Views, level_sees: Tensor | None = None
@@ -89,13 +98,16 @@ class NetworkResidual(nn.Module):
         self.divisor = backbone.divisor
         self.network = build_backbone(backbone, channels * FEATURES, channels * (FEATURES + 3))
         self.embedding = SpaceFrequencyEmbedding(backbone, dc_width)
-        self.level: nn.Sequential | None = None
-        if views.level:
-            seen = torch.ones(1, 1, 1, 1) if level_sees is None else level_sees
-            self.register_buffer("level_sees", seen, persistent=False)
-            self.level = nn.Sequential(
-                conv(self.embedding.features, HIDDEN, 1), nn.SiLU(), zero_init(conv(HIDDEN, channels, 1))
-            )
+        seen = torch.ones(1, 1, 1, 1) if level_sees is None else level_sees
+        self.register_buffer("level_sees", seen, persistent=False)
+        self.level = self._of_noise_alone(channels) if views.level else None
+        self.gain = self._of_noise_alone(1) if views.gain else None
+
+    def _of_noise_alone(self, outputs: int) -> nn.Sequential:
+        """A silent network from the maps of log λ, pixel by pixel."""
+        return nn.Sequential(
+            conv(self.embedding.features, HIDDEN, 1), nn.SiLU(), zero_init(conv(HIDDEN, outputs, 1))
+        )
 
     def log_shrinkage(self, log_variance: Tensor) -> tuple[Tensor, Tensor]:
         """log φ and log(1−φ)."""
@@ -158,7 +170,12 @@ class NetworkResidual(nn.Module):
     @property
     def levelled(self) -> bool:
         """Whether c(Σ) says anything yet."""
-        return self.level is not None and any(bool(parameter.any()) for parameter in list(self.level.parameters())[-2:])
+        return self.level is not None and _speaks(self.level)
+
+    @property
+    def gained(self) -> bool:
+        """Whether γ(Σ) is to be reckoned with: it says something, or is just being fitted."""
+        return self.gain is not None and (_speaks(self.gain) or self.fitting_gain)
 
     def level_inputs(self, cov: Covariance) -> tuple[Tensor, Tensor]:
         """What c(Σ) is made of: φ̄ and the maps of log λ."""
@@ -172,6 +189,11 @@ class NetworkResidual(nn.Module):
         out: Tensor = gate * self.level(maps * self.level_sees)
         return out
 
+    def gains(self, maps: Tensor) -> Tensor:
+        """1 + γ(Σ) pixel by pixel, [B, 1, H, W]."""
+        assert self.gain is not None
+        return 1 + LARGEST_GAIN * torch.tanh(self.gain(maps * self.level_sees))
+
     def _terms(self, planes: Tensor, ratios: Tensor) -> tuple[Tensor, Tensor]:
         """The terms of R, whose sum over channels and pixels it is, and v, of a picture or a tile."""
         features, factors = self._view(planes)
@@ -181,6 +203,8 @@ class NetworkResidual(nn.Module):
             out = out[..., :height, :width]
         spoken, rest = out.split([factors.shape[1], out.shape[1] - factors.shape[1]], dim=1)
         terms = factors * spoken
+        if self.gained:
+            terms = terms * self.gains(maps)
         if self.levelled:
             terms = torch.cat([terms, self.level_term(planes.chunk(PLANES, dim=1)[3], maps)], dim=1)
         return terms, rest
