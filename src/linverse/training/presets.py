@@ -273,6 +273,7 @@ CIFAR = TrainConfig(
     flips=True,
     refit_base=True,
     keep_every=2_000,
+    reference_images=0,  # nobody says that CIFAR's may be passed on
 )
 
 # --- 64×64 colour in our form, beside the paper's: the same data, families and steps, a base that knows pictures, a wider network ------
