@@ -23,8 +23,7 @@ c(Σ) = ⟨φ, h⟩ with h from the maps of log λ alone does not hang on the pi
 score, which is what makes densities right, and which the other terms can only mend at the expense of the means: at the end of training it
 is fitted by itself (`training.levelling`), and costs nothing as long as it is silent. For pictures of any size h does not see the coarsest
 bands: c is a sum over all pixels, and the few coarse waves of a band would share its whole derivative. γ(Σ), made alike and as blind, is
-fitted before c (`training.gain`), so that means go neither too far nor too little. It acts on what was measured: of a hidden coefficient
-the variance is what little R says (λ ≫ C), and a gain for its mean made it smaller than the errors (1.5 times, boxes of garments).
+fitted before c (`training.gain`), so that means go neither too far nor too little. It acts on what was measured, by its share φ.
 
 `linear_views` grow like t, not like tanh t, up to four standard deviations: what is known to be black has the energy ½t², to a
 hundredth, with s = f.
