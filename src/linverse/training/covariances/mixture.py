@@ -117,7 +117,7 @@ class Mixture:
 
     def bases(self, shape: Shape) -> tuple[str, ...]:
         """The bases that this mixture draws from."""
-        limits = VarianceRange(1e-2, 1.0)
+        limits = VarianceRange(1e-9, 1e3)  # as wide as any: a component may be drawn from the faintest alone
         draws = (c.distribution.sample(1, shape, limits, keyed_generator("bases")) for c in self.components)
         return tuple(dict.fromkeys(cov.basis for cov in draws))
 
