@@ -47,8 +47,9 @@ def test_the_wheel_holds_the_main_models_and_stays_small() -> None:
     models = {file.parent.name for file in files if file.name == "manifest.json"}
     assert {"mnist", "fashion-mnist"} <= models
     assert sum(file.stat().st_size for file in files) < 30_000_000
-    # what is left out belongs to a model that is in
-    assert all(any(name.startswith(f"{main}-") for main in models) for name in set(bundled()) - models)
+    # what is left out belongs to a model that is in, or is for the tables of the paper alone
+    left = set(bundled()) - models - {"cifar10"}
+    assert all(any(name.startswith(f"{main}-") for main in models) for name in left)
 
 
 def test_restoring_a_picture_imports_none_of_the_extras() -> None:
