@@ -1,9 +1,9 @@
 """The gain of what the network says, fitted when it has learned what it can: means that go neither too far from y nor too little.
 
-An error of the mean along y − x̂ hardly costs squared error (a step that is 5 % short, a quarter of a percent), but the density pays for it in
-full: between noise levels E[U] is off by ½E⟨y−x̂, x̂−x⟩/λ, which is zero for the best mean of that length only. Noisy gradients and decaying
-weights leave steps short by some percent, at faint noise most. 1 + φγ(Σ) (`network_residual`), of the noise alone, mends that by the A-DSM
-of the averaged weights, with all else at rest; c(Σ) is fitted after it.
+An error of the mean along y − x̂ hardly costs squared error (a step that is 5 % short, a quarter of a percent), but the density pays for it
+in full: between noise levels E[U] is off by ½E⟨y−x̂, x̂−x⟩/λ, which is zero for the best mean of that length only. Noisy gradients and
+decaying weights leave steps short by some percent, at faint noise most. 1 + φγ(Σ) (`network_residual`), of the noise alone, mends that by
+the A-DSM of the averaged weights, with all else at rest; c(Σ) is fitted after it.
 """
 
 from __future__ import annotations

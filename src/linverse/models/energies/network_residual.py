@@ -105,9 +105,7 @@ class NetworkResidual(nn.Module):
 
     def _of_noise_alone(self, outputs: int) -> nn.Sequential:
         """A silent network from the maps of log λ, pixel by pixel."""
-        return nn.Sequential(
-            conv(self.embedding.features, HIDDEN, 1), nn.SiLU(), zero_init(conv(HIDDEN, outputs, 1))
-        )
+        return nn.Sequential(conv(self.embedding.features, HIDDEN, 1), nn.SiLU(), zero_init(conv(HIDDEN, outputs, 1)))
 
     def log_shrinkage(self, log_variance: Tensor) -> tuple[Tensor, Tensor]:
         """log φ and log(1−φ)."""
