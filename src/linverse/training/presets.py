@@ -346,6 +346,8 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
             ),
             covariances=ISOTROPIC,
             loss=replace(SMALL_LOSS, objective="single"),
+            optimiser=SMALL_OPTIMISER,  # from nothing
+            refit_base=False,
             steps=6_000,
             keep_every=0,
         ),
