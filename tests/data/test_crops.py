@@ -110,6 +110,7 @@ def test_held_out_crops_are_fixed_and_of_other_pictures(folder: Path) -> None:
     x = held.fixed(48, 5)
     assert torch.equal(x, held.held_out(48, 5))
     assert torch.equal(x[:3], held.fixed(48, 3))
+    assert held.fixed(48, 0).shape == (0, 3, 48, 48)  # `reference_images 0` keeps none
     assert all(stands_in(crop.numpy(), held.picture(0)[0].numpy()) for crop in x)
     assert not torch.equal(crops.fixed(48, 5), x)
     assert len(held) == 1

@@ -102,8 +102,8 @@ class PhotographCrops:
         usable, _ = self._choices(size)
         if shown:
             usable = np.array([number for number in usable if self.shown[number]], dtype=np.int64)
-            if len(usable) == 0:
-                return torch.empty(0, self.channels, size, size)
+        if len(usable) == 0 or count == 0:
+            return torch.empty(0, self.channels, size, size)
         draws = torch.rand(count, 2, generator=keyed_generator("fixed crops", size), dtype=torch.float64).tolist()
         cut = [
             self._cut(self.pictures[usable[number % len(usable)]][0], size, down, across)
