@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from linverse.any_posterior import in_unit
-from linverse.blind import Axis, Family, Search, integrated_mean, search
+from linverse.blind import Axis, Family, Search, integrated_mean, search_family
+from linverse.data.picture import Picture
 from linverse.energy import Energy, in_precision_of
 from linverse.measurement import Measurement
 from linverse.metrics.calibration import credible_interval, gaussian_interval
@@ -330,7 +331,7 @@ def restore_blindly(
     seed: int = 0,
     progress: Progress = silent,
 ) -> BlindRestoration:
-    """Which degradation made this image [1, C, H, W], and what was it? Parameters on grids that zoom in, then integrated out.
+    """Which degradation made this image [1, C, H, W], and what was it? Its parameters (`search_family`), then integrated out.
 
     >>> import torch, linverse as lv
     >>> from linverse.blind import FAMILIES
@@ -343,7 +344,7 @@ def restore_blindly(
     >>> 0.17 < low < high < 0.23
     True
     """
-    found = search(energy, raw, family, axes, seed=seed, progress=progress)
+    found = search_family(energy, Picture(raw), family, axes, seed=seed, progress=progress)
     return restore_found(energy, raw, family, found, seed=seed)
 
 

@@ -178,7 +178,10 @@ def test_width_of_a_blur_needs_the_full_likelihood() -> None:
     energy = smooth_prior()
     x = energy.sample(6, keyed_generator(5))
     setting = replace(blind.FULL, blur_sigma=0.01)
-    found = [blind.blur_widths(energy, x, width, setting, silent) for width in (0.8, 1.5)]
+    assert (
+        blind.blur_calibration(energy, setting, silent) is None
+    )  # an exact energy needs none, and is taken at its word
+    found = [blind.blur_widths(energy, x, width, setting, None, silent) for width in (0.8, 1.5)]
     metrics = blind.blur_metrics(found)
     assert metrics["blur_relative_error"] < 0.03
     assert int(torch.cat([one.covered for one in found]).sum()) >= 6  # of 12 intervals of 90 %: fewer are one in 10 000

@@ -2,7 +2,6 @@
 
 from linverse.blind.ascent import maximise
 from linverse.blind.automatic import FoundDegradation, find_degradation, search_blur, search_family
-from linverse.blind.correction import CorrectedSearch, corrected
 from linverse.blind.estimate import BlindEstimate, estimate, integrated_mean, log_evidence, noise_bound, noise_levels
 from linverse.blind.families import (
     Family,
@@ -25,6 +24,7 @@ from linverse.blind.search import (
     search_noise_levels,
     simulate,
 )
+from linverse.blind.slope import CorrectedSearch, SlopeCalibration, calibrate_slopes, evidence_slopes, search_by_slope
 
 __all__ = [
     "FAMILIES",
@@ -37,14 +37,16 @@ __all__ = [
     "NoiseSearch",
     "Parameters",
     "Search",
+    "SlopeCalibration",
     "UnknownGaussianBlur",
     "UnknownLineBlur",
     "UnknownMask",
     "UnknownNoise",
     "UnknownNoiseBox",
+    "calibrate_slopes",
     "check_truth",
-    "corrected",
     "estimate",
+    "evidence_slopes",
     "find_degradation",
     "integrated_mean",
     "log_evidence",
@@ -54,6 +56,7 @@ __all__ = [
     "reflecting",
     "search",
     "search_blur",
+    "search_by_slope",
     "search_family",
     "search_noise",
     "search_noise_levels",

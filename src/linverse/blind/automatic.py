@@ -1,7 +1,8 @@
 """The degradation that a picture itself tells of: its noise level and, where asked, the width of a Gaussian blur.
 
-Of a blur both are unknown: what is left of the finest details is noise, which gives a first level; then the width under that noise, the
-noise under that width, and the width again, each by its evidence, on a part of the picture in the middle, mirrored beyond its edges.
+Of a blur both are unknown: what is left of the finest details is noise, which gives a first level; then the width under that noise
+(`slope`), the noise under that width by its evidence, and the width again, on a part of the picture in the middle, mirrored beyond its
+edges.
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ from typing import Any
 import torch
 
 from linverse.blind.censored import CensoredImages
-from linverse.blind.correction import CorrectedSearch, corrected
 from linverse.blind.estimate import checked_raw
 from linverse.blind.families import Family, Parameters, UnknownGaussianBlur, UnknownNoise
 from linverse.blind.noise_level import NoiseSearch, first_guess, search_noise
 from linverse.blind.search import Axis, Search, search
+from linverse.blind.slope import CorrectedSearch, search_by_slope
 from linverse.data.picture import Picture, centre
 from linverse.degradations import Degradation, Denoising, GaussianBlur, ImageLike
 from linverse.energy import Energy
 from linverse.measurement import Measurement
 from linverse.progress import Progress, silent
+from linverse.store.references import references_of
 
 BLUR_SIDE = 192  # of the part in the middle
-FIRST, NEXT = 13, 9  # points of the grids
+FIRST, NEXT = 13, 9  # points of the grids, of the width where there is nothing to judge it by, and of the noise
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,18 @@ def search_blur(
     """The posterior of the width of a Gaussian blur under known noise, from the middle of an image [1, C, H, W]."""
     seen = _middle(raw)
     axis = Axis("std", 0.3, min(4.0, min(seen.shape[2:]) / 6), FIRST, unit="pixels")
-    family = UnknownGaussianBlur(sigma, boundary="reflecting")
-    found = search(energy, seen, family, (axis,), count=NEXT, seed=seed, progress=progress)
-    return found if found.at_edge() else corrected(energy, found, family, seed=seed, progress=progress)
+    return search_width(
+        energy, seen, UnknownGaussianBlur(sigma, boundary="reflecting"), axis, seed=seed, progress=progress
+    )
+
+
+def search_width(
+    energy: Energy, raw: torch.Tensor, family: UnknownGaussianBlur, axis: Axis, *, seed: int, progress: Progress
+) -> Search:
+    """By the slope of the evidence, judged by held-out images, where an energy carries any; else by the evidence as it is."""
+    if references_of(energy) is None:
+        return search(energy, raw, family, (axis,), seed=seed, progress=progress)
+    return search_by_slope(energy, raw, family, axis, seed=seed, progress=progress)
 
 
 def search_family(
@@ -115,10 +126,12 @@ def search_family(
     seed: int = 0,
     progress: Progress = silent,
 ) -> Search:
-    """The posterior over a family's parameters: by few evaluations for clipped noise and for large pictures, else on grids that zoom in."""
+    """The posterior over a family's parameters: in ways of its own for clipped noise, large pictures and blurs, else on grids."""
     large = None in energy.shape
     if isinstance(family, UnknownNoise) and family.mask is None and (large or picture.depth is not None):
         return search_noise(energy, picture, seed=seed, progress=progress)
     if isinstance(family, UnknownGaussianBlur) and large:
         return search_blur(energy, picture.pixels, family.sigma, seed=seed, progress=progress)
+    if isinstance(family, UnknownGaussianBlur) and family.names == ("std",):
+        return search_width(energy, picture.pixels, family, axes[0], seed=seed, progress=progress)
     return search(energy, picture.pixels, family, axes, seed=seed, progress=progress)

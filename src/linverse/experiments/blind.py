@@ -6,9 +6,10 @@ Four questions, each answered by the largest evidence log p(y_raw|θ) over a gri
     box         the side s of a noisy square, σ₁ inside and σ₂ outside known
     joint       s and σ₁ together, at the paper's (14, 0.1), (20, 2), (5, 2) with its σ₂ = 1e-4, which the energy's floor hides, and at
                 (20, 0.05), where the 90 % intervals of σ₁ are counted
-    blur        the width of a Gaussian blur, by the full likelihood U + Σ log h̃, with its 90 % intervals, and by U alone (which runs
-                to the edge of the grid)
-The same for an energy trained without the covariance score ("single"), whose Σ-dependence nothing determines.
+    blur        the width of a Gaussian blur, by the slope of its evidence from means, judged by held-out images (`blind.slope`), with
+                its 90 % intervals; by the full likelihood U + Σ log h̃ as the energy has it; and by U alone (which runs to the edge)
+The same for an energy trained without the covariance score ("single"), whose Σ-dependence nothing determines; of blurs it is asked for its
+evidence alone, because slopes from means would not show that.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ from torch import Tensor
 
 from linverse.blind import (
     Axis,
+    Search,
+    SlopeCalibration,
     UnknownGaussianBlur,
+    calibrate_slopes,
     noise_bound,
     search,
+    search_by_slope,
     search_noise_levels,
 )
 from linverse.degradations import GaussianBlur
@@ -95,6 +100,7 @@ class BlindSetting:
     widths: tuple[float, ...] = (0.6, 0.8, 1.2, 1.8)
     blur_sigma: float = 0.01
     blur_images: int = 200
+    calibration_images: int = 64
     seed: int = 0
 
     @property
@@ -104,16 +110,23 @@ class BlindSetting:
 
 
 FULL = BlindSetting()
-QUICK = replace(FULL, isotropic_images=48, box_images=24, joint_images=4, counted_images=4, blur_images=4)
+QUICK = replace(
+    FULL, isotropic_images=48, box_images=24, joint_images=4, counted_images=4, blur_images=4, calibration_images=4
+)
 
 
 @dataclass(frozen=True)
 class BlurFinding:
-    """Estimates of a blur's width, [N]: by the full likelihood, whether its 90 % interval holds the truth, and by the energy alone."""
+    """Estimates of a blur's width, [N]: by slopes, by the full likelihood, and by the energy alone.
+
+    `covered` and `likelihood_covered`: whether the 90 % intervals of the first two hold the truth.
+    """
 
     width: float
     full: Tensor
     covered: Tensor
+    likelihood: Tensor
+    likelihood_covered: Tensor
     alone: Tensor
 
 
@@ -150,24 +163,46 @@ def fisher_bound(energy: Energy, x: Tensor, variance: float, seed: int) -> float
 # --- blurs ---------------------------------------------------------------------------------------------------------------------
 
 
-def blur_widths(energy: Energy, x: Tensor, width: float, setting: BlindSetting, progress: Progress) -> BlurFinding:
-    """The width of a blur by the full likelihood, and by the energy alone."""
+def blur_calibration(energy: Energy, setting: BlindSetting, progress: Progress) -> SlopeCalibration | None:
+    """What the energy is known to be wrong by, all along the axis; None where it carries no held-out images."""
+    places = torch.tensor([0.4, 0.5, 0.65, 0.8, 1.0, 1.3, 1.7, 2.2], dtype=torch.float64).log()
+    family = UnknownGaussianBlur(setting.blur_sigma)
+    count = setting.calibration_images
+    return calibrate_slopes(energy, family, "std", places, images=count, seed=setting.seed, progress=progress)
+
+
+def blur_widths(
+    energy: Energy,
+    x: Tensor,
+    width: float,
+    setting: BlindSetting,
+    calibration: SlopeCalibration | None,
+    progress: Progress,
+) -> BlurFinding:
+    """The width of a blur by slopes, by the full likelihood, and by the energy alone."""
     taps = 2 * ((min(x.shape[2:]) - 1) // 2) + 1  # all that fit: the family's own kernel
     blur = GaussianBlur(width, setting.blur_sigma, size=taps)
     family, grid = UnknownGaussianBlur(setting.blur_sigma), Axis("std", 0.3, 3.0, 55)
     gain: Tensor | None = None
-    full, covered, alone = [], [], []
+    found: list[tuple[float, bool, float, bool, float]] = []
     for i in range(len(x)):
         raw = blur.measure(x[i : i + 1], keyed_generator(setting.seed, "blur", f"{width:g}", i)).raw
-        found = search(energy, raw, family, (grid,), seed=setting.seed)
+        plain = search(energy, raw, family, (grid,), seed=setting.seed)
+        judged = plain
+        if calibration is not None:
+            judged = search_by_slope(energy, raw, family, grid, calibration, seed=setting.seed)
         gain = log_gain(energy, raw, family, grid.values().to(raw)) if gain is None else gain
-        low, high = found.interval(found.axes[0])
-        full.append(found.value(found.axes[0]))
-        covered.append(low <= width <= high)
-        alone.append(float(grid.values()[(found.coarse.log_evidence + gain).argmax()]))
+        alone = float(grid.values()[(plain.coarse.log_evidence + gain).argmax()])
+        found.append((*_value_and_hit(judged, width), *_value_and_hit(plain, width), alone))
         progress(f"blur of {width:g}", i + 1, len(x))
-    by_full, by_energy = (torch.tensor(values, dtype=torch.float64) for values in (full, alone))
-    return BlurFinding(width, by_full, torch.tensor(covered), by_energy)
+    full, covered, likelihood, held, energy_alone = (torch.tensor(column) for column in zip(*found, strict=True))
+    return BlurFinding(width, full.double(), covered, likelihood.double(), held, energy_alone.double())
+
+
+def _value_and_hit(found: Search, truth: float) -> tuple[float, bool]:
+    """The estimate, and whether its 90 % interval holds the truth."""
+    low, high = found.interval(found.axes[0])
+    return found.value(found.axes[0]), low <= truth <= high
 
 
 def log_gain(energy: Energy, raw: Tensor, family: UnknownGaussianBlur, axis: Tensor) -> Tensor:
@@ -181,8 +216,10 @@ def log_gain(energy: Energy, raw: Tensor, family: UnknownGaussianBlur, axis: Ten
 # --- the experiment ------------------------------------------------------------------------------------------------------------
 
 
-def investigate(energy: Energy, x: Tensor, setting: BlindSetting, progress: Progress, keep: Keep) -> Findings:
-    """All four questions to one energy."""
+def investigate(
+    energy: Energy, x: Tensor, setting: BlindSetting, progress: Progress, keep: Keep, *, judged: bool
+) -> Findings:
+    """All four questions to one energy; widths of blurs by slopes, judged by held-out images, or by its evidence alone."""
     isotropic, bounds = {}, {}
     for done, variance in enumerate(setting.variances):
         question = energy, x[: setting.isotropic_images], variance, setting.seed
@@ -197,8 +234,12 @@ def investigate(energy: Energy, x: Tensor, setting: BlindSetting, progress: Prog
     side, sigma = setting.counted_case
     counted = keep("joint-counted", partial(case, x[: setting.counted_images], side, sigma))
     widths = setting.widths if not energy.range.bases or "fourier" in energy.range.bases else ()
+    known = (
+        keep("blur-calibration", partial(blur_calibration, energy, setting, progress)) if judged and widths else None
+    )
     blurs = [
-        keep(f"blur-{width:g}", partial(blur_widths, energy, blurred, width, setting, progress)) for width in widths
+        keep(f"blur-{width:g}", partial(blur_widths, energy, blurred, width, setting, known, progress))
+        for width in widths
     ]
     return Findings(isotropic, bounds, boxes, cases, counted, blurs, x[0].numel())
 
@@ -226,16 +267,20 @@ def blur_metrics(blurs: list[BlurFinding]) -> dict[str, float]:
         return {}
     errors = {b.width: (b.full / b.width - 1).abs() for b in blurs}
     alone = torch.cat([(b.alone / b.width - 1).abs() for b in blurs])
+    likelihood = torch.cat([(b.likelihood / b.width - 1).abs() for b in blurs])
     every = torch.cat(list(errors.values()))
     out = {
         "blur_relative_error": float(every.quantile(0.5)),
         "blur_within_5_percent_share": share(every <= 0.05),
+        "blur_likelihood_relative_error": float(likelihood.quantile(0.5)),
         "blur_energy_alone_relative_error": float(alone.quantile(0.5)),
     }
     for blur in blurs:
         out[f"blur_relative_error_{blur.width:g}"] = float(errors[blur.width].quantile(0.5))
         out[f"blur_bias_{blur.width:g}"] = float((blur.full / blur.width).log().mean())
         out[f"blur_coverage_90_{blur.width:g}"] = share(blur.covered)
+        out[f"blur_likelihood_bias_{blur.width:g}"] = float((blur.likelihood / blur.width).log().mean())
+        out[f"blur_likelihood_coverage_90_{blur.width:g}"] = share(blur.likelihood_covered)
     return out
 
 
@@ -246,11 +291,12 @@ def run(out: Path, quick: bool, progress: Progress, options: BlindExperimentOpti
     models = {name: energy for name, energy in energies.items() if energy is not None}
     x = held_out(options.data, setting.images, fixed_shape(models["dual"])).x
     weights = {name: hash_weights(energy) for name, energy in models.items()}
-    cache = Cache.of("blind", out, Guess, Case, BlurFinding)
+    cache = Cache.of("blind", out, Guess, Case, BlurFinding, SlopeCalibration)
     found = {}
     for name, energy in models.items():
         made_from = asdict(setting) | {"model": weights[name], "data": options.data}
-        found[name] = investigate(energy, x, setting, named(progress, name), cache.keeper(made_from, f"{name}-"))
+        keep = cache.keeper(made_from, f"{name}-")
+        found[name] = investigate(energy, x, setting, named(progress, name), keep, judged=name == "dual")
     metrics = metrics_of(found["dual"])
     if "single" in found:
         metrics |= {f"single_{name}": value for name, value in metrics_of(found["single"]).items()}
