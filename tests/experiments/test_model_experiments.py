@@ -39,7 +39,7 @@ from linverse.progress import silent
 from linverse.report.experiments import write_experiment
 from linverse.rng import keyed_generator
 from linverse.sampling import autoregressive, sample
-from linverse.store.card import card_of
+from linverse.store.card import Card, card_of
 from linverse.training.presets import PRESETS
 from linverse.units import bits_per_dim
 from tiny import tiny_energy
@@ -198,6 +198,15 @@ def test_top_of_a_peak_whose_neighbours_underflow() -> None:
 
 
 # --- one-shot denoising ------------------------------------------------------------------------------------------------------------
+
+
+def test_steps_of_a_model_that_went_on_from_other_weights_are_not_known() -> None:
+    """Its card counts those of the last run: to compare them with another's would be wrong."""
+    energy, card = tiny_energy(), Card("tiny", steps=1200)
+    card.attach_to(energy)
+    assert mmse.trained_steps(energy) == 1200
+    replace(card, started_from="fashion-mnist").attach_to(energy)
+    assert mmse.trained_steps(energy) is None
 
 
 def test_one_shot_error_of_a_gaussian_is_what_it_expects() -> None:

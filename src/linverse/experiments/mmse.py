@@ -155,7 +155,7 @@ def claims_of(models: dict[str, LearnedEnergy], setting: MmseSetting) -> tuple[C
     if "single" not in steps:
         reason = "there is no energy without the covariance score to compare with"
     elif steps["dual"] is None or steps["single"] is None:
-        reason = "a model does not say how many steps it was trained"
+        reason = "a model does not say how many steps it was trained in all"
     elif abs(steps["dual"] - steps["single"]) > 0.05 * steps["dual"]:
         reason = f"dual was trained for {steps['dual']:,} steps and single for {steps['single']:,}"
     return tuple(
@@ -169,9 +169,9 @@ def claims_of(models: dict[str, LearnedEnergy], setting: MmseSetting) -> tuple[C
 
 
 def trained_steps(energy: LearnedEnergy) -> int | None:
-    """The steps of a model's card."""
+    """The steps of a model's card; None for a model that went on from other weights, of which the card counts the last run alone."""
     card = card_of(energy)
-    return None if card is None else card.steps
+    return None if card is None or card.started_from else card.steps
 
 
 def mean_gains(sweeps: dict[str, dict[int, Sweep]], setting: MmseSetting) -> dict[str, float]:
