@@ -202,7 +202,7 @@ def test_top_of_a_peak_whose_neighbours_underflow() -> None:
 
 def test_steps_of_a_model_that_went_on_from_other_weights_are_not_known() -> None:
     """Its card counts those of the last run: to compare them with another's would be wrong."""
-    energy, card = tiny_energy(), Card("tiny", steps=1200)
+    energy, card = tiny_energy((1, 8, 8)), Card("tiny", steps=1200)
     card.attach_to(energy)
     assert mmse.trained_steps(energy) == 1200
     replace(card, started_from="fashion-mnist").attach_to(energy)
