@@ -103,10 +103,13 @@ def test_the_estimate_is_the_top_of_the_evidence() -> None:
     prior = gaussian_prior()
     raw = blurred(prior.sample(3, keyed_generator("prior")) + 0.5, "top")
     places = torch.linspace(math.log(0.3), math.log(3.0), 13, dtype=torch.float64).expand(3, -1)
-    found = tops(prior, raw, FAMILY, "std", places)
+    found, climbed = tops(prior, raw, FAMILY, "std", places)
     for one, image in zip(found.tolist(), raw.split(1), strict=True):
         exact = search(prior, image, FAMILY, (AXIS,))
         assert abs(one - math.log(exact.value(exact.axes[0]))) < 0.02
+    evidence = log_evidence(prior, raw[:1], FAMILY, {"std": places[0].exp()})
+    rise = evidence - evidence[0]  # the integral by trapezoids, of steps of a fifth
+    assert float((climbed[0] - rise).abs().max()) < 0.1 * float(rise.max() - rise.min())
 
 
 def test_the_highest_of_two_hills_is_climbed() -> None:
@@ -114,7 +117,8 @@ def test_the_highest_of_two_hills_is_climbed() -> None:
     slopes = torch.tensor(
         [[1.0, -1, -1, 5, 4, -1, -9], [9.0, -1, -9, 1, 1, -1, -1], [1.0, 1, 1, 1, 1, 1, 1]], dtype=torch.float64
     )
-    left, right, below, above = bracket(places, slopes)
+    climbed = torch.cat([torch.zeros(3, 1), torch.cumulative_trapezoid(slopes, places, dim=1)], dim=1)
+    left, right, below, above = bracket(places, slopes, climbed)
     assert [left.tolist(), right.tolist()] == [[4, 0, 6], [5, 1, 6]]
     assert [below.tolist(), above.tolist()] == [[4, 9, 1], [-1, -1, 1]]
 

@@ -86,17 +86,20 @@ def _weighted_diagonal(mean: Tensor, z: Tensor, weight: Tensor, root: Tensor, se
     return total
 
 
-def tops(energy: Energy, raw: Tensor, family: Family, name: str, places: Tensor, *, seed: int = 0) -> Tensor:
+def tops(
+    energy: Energy, raw: Tensor, family: Family, name: str, places: Tensor, *, seed: int = 0
+) -> tuple[Tensor, Tensor]:
     """log θ̂ of each image, [n], float64: where the slope falls through zero on the highest hill between places log θ, [n, k].
 
-    The first or last place where the hill has its top there.
+    The first or last place where the hill has its top there. Besides, the log-evidence at all places less that at the first, [n, k].
     """
 
     def slopes(column: Tensor) -> Tensor:
         return evidence_slopes(energy, raw, family, name, column.exp(), seed=seed)
 
     table = torch.stack([slopes(column) for column in places.unbind(1)], dim=1)
-    left, right, below, above = bracket(places, table)
+    climbed = torch.cat([torch.zeros_like(table[:, :1]), torch.cumulative_trapezoid(table, places, dim=1)], dim=1)
+    left, right, below, above = bracket(places, table, climbed)
     place = left
     for _ in range(SECANTS):
         share = torch.where(below > above, below / (below - above), 0.0)
@@ -109,12 +112,11 @@ def tops(energy: Energy, raw: Tensor, family: Family, name: str, places: Tensor,
             torch.where(rising, 0.5 * above, found),
         )
         right = torch.where(rising, right, place)
-    return place
+    return place, climbed
 
 
-def bracket(places: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Places [n, k] to either side of the top of the highest hill, and the slopes there, [n] each; the same place twice at an end."""
-    climbed = torch.cat([torch.zeros_like(slopes[:, :1]), torch.cumulative_trapezoid(slopes, places, dim=1)], dim=1)
+def bracket(places: Tensor, slopes: Tensor, climbed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Places [n, k] to either side of the highest point climbed, and the slopes there, [n] each; the same place twice at an end."""
     top = climbed.argmax(dim=1, keepdim=True)
     upward = (slopes.gather(1, top) > 0).long()
     first, last = top - 1 + upward, top + upward
@@ -168,7 +170,7 @@ def calibrate_slopes(
             for number, x in enumerate(chosen)
         ]
         around = place + torch.linspace(-WIDTH, WIDTH, AROUND, dtype=torch.float64).expand(len(chosen), -1)
-        errors.append(tops(energy, torch.cat(raw), family, name, around, seed=seed) - place)
+        errors.append(tops(energy, torch.cat(raw), family, name, around, seed=seed)[0] - place)
         progress("the model's own error", done + 1, len(places))
     found = torch.stack(errors)
     return SlopeCalibration(places.double(), found.mean(dim=1), found.std(dim=1), len(chosen))
@@ -202,10 +204,11 @@ def search_by_slope(
     """
     image, log = checked_raw(energy, raw), math.log
     places = torch.linspace(log(axis.low), log(axis.high), PLACES, dtype=torch.float64)
-    estimate = float(tops(energy, image, family, axis.name, places[None], seed=seed))
+    top, climbed = tops(energy, image, family, axis.name, places[None], seed=seed)
+    estimate = float(top)
     progress("slope of the evidence", 1, 1)
     looked = Axis(axis.name, axis.low, axis.high, PLACES, "log", axis.unit)
-    first = _grid(family, looked, -(looked.values().double().log() - estimate).abs(), image)
+    first = _grid(family, looked, climbed[0], image)
     if looked.ends_at(math.exp(estimate)):
         return Search((first,))
     if calibration is None:

@@ -90,11 +90,15 @@ def decimals_for(width: float, axis: Axis) -> int:
 
 def finish_axis(axes: Axes, axis: Axis, truth: float | None) -> None:
     """Scale, label, and the truth where it is known (and near enough to be seen)."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
+
     if axis.spacing == "log":
         axes.set_xscale("log")
+        if axis.high < 100 * axis.low:  # 0.2, 0.5, 1, 2: powers of ten would be one or two
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.xaxis.set_major_formatter(ScalarFormatter())
+            axes.xaxis.set_minor_formatter(NullFormatter())
     if axis.spacing == "whole":
-        from matplotlib.ticker import MaxNLocator
-
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(axis_label(axis))
     if truth is not None:
