@@ -219,23 +219,6 @@ def test_the_weighted_a_dsm_counts_the_mean_s_error_against_the_gaussian_posteri
     torch.testing.assert_close(loss.detach(), (error / linear_variance(energy, part)).mean())
 
 
-def test_a_small_hole_counts_its_share() -> None:
-    """One of sixteen pixels was not measured: half of the loss is its, or the mean of half and a sixteenth; white noise counts alike."""
-    log_variance = torch.full((2, 1, 4, 4), -4.0, dtype=torch.float64)
-    log_variance[0, 0, 1, 2] = 6.0
-    cov = SpatialCovariance(log_variance, 3)
-    variance = torch.exp(cov.log_variance - torch.logaddexp(cov.log_variance, torch.zeros(()).double()))
-    scores = Scores(torch.zeros(2, 3, 4, 4).double(), torch.zeros(2, 1, 4, 4).double(), variance)
-    assert losses.balance(scores, cov, 0.0) == 1.0
-    for share, hole in ((1.0, 0.5), (0.5, 0.5 * (0.5 + 1 / 16))):
-        weight = losses.balance(scores, cov, share)
-        assert isinstance(weight, Tensor)
-        weight = weight.expand(2, 3, 4, 4)
-        torch.testing.assert_close(weight.mean(dim=(1, 2, 3)), torch.ones(2).double())
-        torch.testing.assert_close(weight[0, :, 1, 2].sum() / weight[0].sum(), torch.tensor(hole).double())
-        torch.testing.assert_close(weight[1], torch.ones(3, 4, 4).double())
-
-
 @pytest.mark.parametrize("power", [0.0, 1.0])
 def test_a_denoiser_is_trained_by_the_same_a_dsm(power: float) -> None:
     """At its silent start a denoiser and an energy are the same Wiener filter."""

@@ -30,11 +30,6 @@ from linverse.covariance import Covariance, SpatialCovariance
 from linverse.energy import group_mean
 from linverse.models.energies.scores import Pair, Scores
 
-HIDDEN = (
-    10.0  # λ/V from which on a coefficient counts as not measured: its prior or its neighbours tell more than y does
-)
-LEAST_PART = 0.02  # of the coefficients: fewer count as many times as these
-
 
 @dataclass(frozen=True)
 class LossConfig:
@@ -56,8 +51,6 @@ class LossConfig:
     """p"""
     variance_floor: float = 0.0
     """share of the block's mean variance that is added to each V: coefficients that the base is too sure of count less"""
-    hidden_share: float = 0.0
-    """how far what was not measured counts as much as what was, however few coefficients it is: 0 each alike, 1 half and half"""
     variance_weight: float = 0.0
     """v"""
     pixel_weight: float = 0.0
@@ -103,22 +96,6 @@ def relative_noise(scores: Scores, cov: Covariance, floor: float = 0.0) -> Tenso
     if floor:
         variance = variance + floor * cov.pool(variance)
     return (cov.variance / variance).clamp_min(1.0)
-
-
-def balance(scores: Scores, cov: Covariance, share: float) -> Tensor | float:
-    """Weights of mean one that give coefficients that were not measured (λ > 10V) their share of an image's loss, [B, C, H, W].
-
-    Holes of a few percent of a picture would count a few percent of its loss, and a network that is right everywhere else may spoil what
-    the base knew of them. Where all coefficients are of one kind they count alike.
-    """
-    if not share:
-        return 1.0
-    hidden = relative_noise(scores, cov) > HIDDEN
-    part = hidden.double().mean(dim=(1, 2, 3), keepdim=True).to(scores.e)
-    halves = torch.where(hidden, 0.5 / part.clamp_min(LEAST_PART), 0.5 / (1 - part).clamp_min(LEAST_PART))
-    both = (part > 0) & (part < 1)
-    weight = torch.where(both, (1 - share) + share * halves, 1.0)
-    return weight / weight.mean(dim=(1, 2, 3), keepdim=True)
 
 
 def huber(x: Tensor, width: float | None) -> Tensor:
@@ -220,8 +197,7 @@ class DualLoss(nn.Module):
         means = {
             "dsm": squares,
             "relative_dsm": squares
-            * relative_noise(scores, part.cov, self.config.variance_floor) ** self.config.mean_power
-            * balance(scores, part.cov, self.config.hidden_share),
+            * relative_noise(scores, part.cov, self.config.variance_floor) ** self.config.mean_power,
             "csm": covariance.square(),
             "variance": variance_errors(scores, part.cov, part.noise),
             "pixels": likelihood,
