@@ -74,7 +74,7 @@ def test_the_slope_is_that_of_the_evidence_for_a_mixture(monkeypatch: pytest.Mon
     energy, raw = exact_digits(), blurred(digits(1), "mixture").double()
     values = torch.tensor([0.6, 1.0, 1.5], dtype=torch.float64)
     exact = difference(energy, raw, values)
-    monkeypatch.setattr(module, "PROBE_VALUES", 64 * 16)
+    monkeypatch.setattr(module, "PROBES", (64 * 16, 16))
     rows = torch.stack([evidence_slopes(energy, raw, FAMILY, "std", values, seed=0)])
     seeds = [rows[0]]
     signs = keyed_generator

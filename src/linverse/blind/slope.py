@@ -38,7 +38,7 @@ WIDTH, AROUND = 0.8, 7  # in log θ to either side of the truth of a held-out im
 NEAR, NEARBY = 0.2, 3  # likewise around an estimate, where held-out images are blurred
 SECANTS = 3  # steps between two places
 SPAN, POINTS = 8.0, 81  # standard deviations of the posterior's grid, and its points
-PROBE_VALUES = 2**11  # random signs of one image at least: two products for the small ones
+PROBES = (2**11, 4)  # products with random signs: for so many signs of an image in all, and no more than this
 CHUNK_VALUES = 2**16  # of images that are differentiated twice at a time
 
 
@@ -76,7 +76,7 @@ def _slopes(energy: Energy, raw: Tensor, family: Family, name: str, values: Tens
 
 def _weighted_diagonal(mean: Tensor, z: Tensor, weight: Tensor, root: Tensor, seed: int) -> Tensor:
     """Σ_i v_i ∂x̂_i/∂z_i, [n], float64: ⟨r√λ, Jᵀ(vr/√λ)⟩ for signs r (Hutchinson); λ^½ makes J symmetric, and the products calm."""
-    probes = max(1, PROBE_VALUES // z[0].numel())
+    probes = min(PROBES[1], max(1, PROBES[0] // z[0].numel()))
     total = z.new_zeros(len(z), dtype=torch.float64)
     for number in range(probes):
         generator = keyed_generator("signs", seed, number)
