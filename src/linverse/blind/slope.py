@@ -27,7 +27,7 @@ from torch import Tensor
 from linverse.blind.estimate import BlindEstimate, checked_raw
 from linverse.blind.families import Family
 from linverse.blind.search import Axis, Search, simulate
-from linverse.energy import Energy, evaluate_in_basis
+from linverse.energy import Energy, evaluate_in_basis, in_precision_of
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
 from linverse.store.references import references_of
@@ -71,7 +71,7 @@ def _slopes(energy: Energy, raw: Tensor, family: Family, name: str, values: Tens
         squares = change * (1 - (z - seen.mean_coefficients).square() / cov.variance)
         by_noise = 0.5 * (squares.double().sum(dim=(1, 2, 3)) - following)
         by_data = (seen.score_coefficients * dz).double().sum(dim=(1, 2, 3))
-        return -(by_noise + by_data + gain.double())
+        return -(by_noise + by_data + gain.double()).cpu()
 
 
 def _weighted_diagonal(mean: Tensor, z: Tensor, weight: Tensor, root: Tensor, seed: int) -> Tensor:
@@ -170,7 +170,8 @@ def calibrate_slopes(
             for number, x in enumerate(chosen)
         ]
         around = place + torch.linspace(-WIDTH, WIDTH, AROUND, dtype=torch.float64).expand(len(chosen), -1)
-        errors.append(tops(energy, torch.cat(raw), family, name, around, seed=seed)[0] - place)
+        seen = in_precision_of(energy, torch.cat(raw))
+        errors.append(tops(energy, seen, family, name, around, seed=seed)[0] - place)
         progress("the model's own error", done + 1, len(places))
     found = torch.stack(errors)
     return SlopeCalibration(places.double(), found.mean(dim=1), found.std(dim=1), len(chosen))

@@ -19,7 +19,7 @@ HELP = """Photographs first: noisy by an unknown amount, scratched, blurred, eac
 model, every question: held-out pictures degraded and restored, what they were, how sure we are, what else they could have been and how
 probable that is; which degradation made them; and digits drawn patch by patch in any order.
 
-Nothing is downloaded. It takes about a minute and a quarter on two idle cores and writes two pictures.
+Nothing is downloaded. It takes a minute or two on two idle cores and writes two pictures.
 
 examples:
   linverse demo
