@@ -81,7 +81,9 @@ def as_array(x: Tensor) -> np.ndarray[Any, Any]:
 
 
 def as_images(x: np.ndarray[Any, Any]) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(x)).permute(2, 0, 1)[None].float()
+    """[H, W, C], or [H, W] as some rivals answer to one channel."""
+    planes = x if x.ndim == 3 else x[..., None]
+    return torch.from_numpy(np.ascontiguousarray(planes)).permute(2, 0, 1)[None].float()
 
 
 def scored(

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from conftest import COVARIANCES, plain_evaluate, random_covariance, same_evaluation
 from linverse.analytic import DenseGaussian
-from linverse.covariance import Covariance, DCTCovariance, FourierCovariance, SpatialCovariance
+from linverse.covariance import BlockDCTCovariance, Covariance, DCTCovariance, FourierCovariance, SpatialCovariance
 from linverse.energy import evaluate
+from linverse.models.bases.blocks import at_means, two_levels
 from linverse.models.bases.spectral import DCT, SpectralBase, block_shares, fourier_shares, knot_weights, on_dct_grid
 from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.rng import keyed_generator
@@ -34,8 +35,8 @@ def smooth_pictures(channels: int, size: tuple[int, int], count: int = 200) -> T
     return 0.5 + 0.1 * torch.einsum("oc,bcyx->boyx", mixing, image)
 
 
-def energy_of(channels: int, size: tuple[int, int], awake: float = 0.0) -> LearnedEnergy:
-    config = EnergyConfig((channels, None, None), parameterisation="spectral", backbone=BACKBONE)
+def energy_of(channels: int, size: tuple[int, int], awake: float = 0.0, fills: bool = True) -> LearnedEnergy:
+    config = EnergyConfig((channels, None, None), parameterisation="spectral", backbone=BACKBONE, fills=fills)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         energy = LearnedEnergy(config).double().eval()
@@ -85,6 +86,54 @@ def test_untrained_energy_is_the_dense_gaussian_for_any_dct_spectrum(channels: i
     same_evaluation(
         evaluate(energy, y, cov), evaluate(dense_gaussian(energy.form.base, cov), y, cov), rtol=1e-7, atol=1e-8
     )
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("block", "size"), [(2, (8, 8)), (2, (6, 10)), (4, (8, 12))])
+@pytest.mark.parametrize("levels", [(1e-6, 1e3), (0.01, 3.0), (2.0, 1e-4)], ids=str)
+def test_untrained_energy_is_the_dense_gaussian_for_two_levels_on_blocks(
+    levels: tuple[float, float], block: int, size: tuple[int, int], channels: int
+) -> None:
+    """Energy and mean exactly; covariance scores by what each coefficient shows, and in sum over a level."""
+    energy = energy_of(channels, size)
+    inside = at_means(block, size, torch.device("cpu"))
+    log_variance = torch.where(inside, *(torch.tensor(level).double().log() for level in levels)).expand(2, 1, *size)
+    cov = BlockDCTCovariance(log_variance, channels, block)
+    y = smooth_pictures(channels, size)[:2] + cov.sample_noise(keyed_generator("noise"))
+    ours, exact = (evaluate(e, y, cov) for e in (energy, dense_gaussian(energy.form.base, cov)))
+    torch.testing.assert_close(ours.energy, exact.energy, rtol=1e-9, atol=1e-7)
+    torch.testing.assert_close(ours.mean, exact.mean, rtol=1e-7, atol=1e-8)
+    for chosen in (inside, ~inside):
+        gap = (ours.cov_score - exact.cov_score)[..., chosen]
+        torch.testing.assert_close(gap.mean(-1), torch.zeros_like(gap[..., 0]), rtol=0, atol=1e-6)
+    first, other = (cov.blocks(e.cov_score.mean(0, keepdim=True)).flatten() for e in (ours, exact))
+    assert float(torch.corrcoef(torch.stack([first, other]))[0, 1]) > 0.9
+
+
+def test_blocks_of_more_than_two_levels_keep_the_other_base() -> None:
+    cov = random_covariance("block-dct-2", (1, 8, 8), batch=2, shared=True)
+    assert isinstance(cov, BlockDCTCovariance)
+    assert two_levels(cov) is None
+    even = cov.with_log_variance(torch.zeros_like(cov.log_variance))
+    assert two_levels(even) is not None
+
+
+def test_a_smooth_picture_quietens_what_the_network_says_of_its_holes() -> None:
+    """The same network, the same hole: what it adds to the base's guess falls with the contrast around, and not for rough pictures."""
+    size = (32, 32)
+    hidden = torch.zeros(size, dtype=torch.bool)
+    hidden[12:18, 10:20] = True
+    cov = SpatialCovariance(torch.where(hidden, math.log(1e3), math.log(1e-6)).double().expand(1, 1, *size), 1)
+    texture = torch.randn(1, 1, *size, generator=keyed_generator("texture"), dtype=torch.float64)
+    moved = {}
+    for fills in (False, True):
+        silent, awake = (energy_of(1, size, awake=awake, fills=fills) for awake in (0.0, 0.3))
+        for contrast in (0.2, 2e-4):
+            y = 0.5 + contrast * texture
+            shift = (evaluate(awake, y, cov).mean - evaluate(silent, y, cov).mean)[..., hidden]
+            moved[fills, contrast] = float(shift.square().mean().sqrt())
+    assert moved[True, 2e-4] < 0.1 * moved[False, 2e-4]
+    assert moved[True, 0.2] > 0.3 * moved[False, 0.2]
 
 
 def test_a_frequency_that_is_not_measured_takes_nothing_from_its_neighbours() -> None:

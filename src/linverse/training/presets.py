@@ -195,19 +195,19 @@ PHOTO_COVARIANCES = Mixture(
         Component(0.08, Isotropic()),
         Component(0.24, Isotropic(3e-5, 0.3)),  # where there is most to learn
         Component(0.14, Isotropic(1e-6, 3e-4)),  # where code lengths are decided
-        Component(0.05, Boxes()),
-        Component(0.07, Strokes()),
-        Component(0.06, RandomPixelMasks()),
+        Component(0.05, Boxes(hidden=0.5)),
+        Component(0.07, Strokes(hidden=0.5)),
+        Component(0.06, RandomPixelMasks(hidden=0.5)),
         Component(0.03, Patches((1, 2, 4, 8, 16))),
-        Component(0.04, BayerPatterns()),
+        Component(0.04, BayerPatterns(hidden=0.5)),
         Component(0.06, GaussianBlurs(loudest=1.0)),
         Component(0.06, GaussianBlurs(loudest=1.0, boundary="reflecting")),
         Component(0.03, MotionBlurs()),
         Component(0.04, DefocusBlurs()),
         Component(0.02, SmoothSpectra()),
         Component(0.02, RandomKernels()),
-        Component(0.03, BoxSuperResolution(2)),
-        Component(0.03, BoxSuperResolution(4)),
+        Component(0.03, BoxSuperResolution(2, hidden=0.5)),
+        Component(0.03, BoxSuperResolution(4, hidden=0.5)),
     ),
     clamped=0.5,
 )
@@ -218,6 +218,7 @@ PHOTO_ENERGY = EnergyConfig(
     backbone=PHOTO_BACKBONE,
     level=True,
     gain=True,
+    fills=True,
 )
 PHOTOGRAPHS = TrainConfig(
     data="photographs",

@@ -25,6 +25,13 @@ is fitted by itself (`training.levelling`), and costs nothing as long as it is s
 bands: c is a sum over all pixels, and the few coarse waves of a band would share its whole derivative. γ(Σ), made alike and as blind, is
 fitted before c (`training.gain`), so that means go neither too far nor too little. It acts on what was measured, by its share φ.
 
+What stands in a hole is a guess from around it. What a network says of a guess moves it by the base's variance, that of a mean picture; in
+a smooth one the guess is far better than that, and the network's own noise spoils it (a box of 30 pixels: 22 dB instead of 27). So all
+that hangs on pixels which were not measured themselves may count (`fills`)
+    τ = o + (1−o)·s/√(s²+s₀²),   o = φ/k,   k = φ + (1−φ)(1−V/V')
+with k what is known of a pixel, by itself and its neighbours, o its own share of that, and s² the mean square of contrasts that were
+measured around it (`lively`).
+
 `linear_views` grow like t, not like tanh t, up to four standard deviations: what is known to be black has the energy ½t², to a
 hundredth, with s = f.
 
@@ -61,18 +68,31 @@ TILED_FROM = 640 * 640  # pixels from which on a picture goes through the networ
 TILE = 512  # … of this side
 MARGIN = 64  # pixels around a tile at most: what lies beyond, though within reach, moves a mean by 3e-8 (benchmarks/large_pictures.py)
 
-PLANES = 8  # w, x̂_G, m, φ̄, the mean of ½φ log(1−φ), V̄, that of contrasts, G; one of each for every channel
+SCALES = (
+    3,
+    7,
+    15,
+    31,
+)  # pixels around a hole where contrasts are looked for, each a hundredth as important as the one before
+LIVELY = 0.03  # s₀: of 0.01, 0.03, 0.1 and 0.3 that which serves both smooth and rough pictures
+
+PLANES = 9  # w, x̂_G, m, φ̄, the mean of ½φ log(1−φ), V̄, that of contrasts, G, τ; one of each for every channel
 
 NetworkInputs = tuple[Tensor, Tensor]  # the planes, and log λ/C by band
 
 
 @dataclass(frozen=True)
 class Views:
-    """What R_θ may do beyond its first form: magnified views that are linear up to four standard deviations, a term c(Σ), a gain by Σ."""
+    """What R_θ may do beyond its first form.
+
+    Magnified views that are linear up to four standard deviations, a term c(Σ), a gain by Σ, guesses in holes that count by what is
+    around them.
+    """
 
     linear: bool = False
     level: bool = False
     gain: bool = False
+    fills: bool = False
 
 
 PLAIN = Views()
@@ -136,12 +156,17 @@ class NetworkResidual(nn.Module):
         """
         log_phi, log_rest = self.log_shrinkage(cov.log_variance)
         phi = log_phi.exp()
-        gates = (cov.full(cov.pool(gate)) for gate in (phi, 0.5 * phi * log_rest))
+        gate, log_gate = (cov.full(cov.pool(each)) for each in (phi, 0.5 * phi * log_rest))
         spread = around = cov.full(cov.pool(torch.exp(cov.log_variance + log_phi)))
+        trust = torch.ones_like(white)
         if sharper is not None:
             spread = spread * sharper
             around = 0.5 * (spread + neighbours(spread))
-        flat = (mean.expand_as(white), *gates, spread, around, measured.expand_as(white))
+            if self.views.fills and sharper.ndim:
+                own = (gate / (gate + (1 - gate) * (1 - sharper))).expand_as(white)
+                trust = own + (1 - own) * lively(seen, own)
+                white = white * trust
+        flat = (mean.expand_as(white), gate, log_gate, spread, around, measured.expand_as(white), trust)
         planes = torch.cat([white, seen, *flat], dim=1)
         return planes, self.embedding.ratios(cov, self.band_prior(), self.log_prior)
 
@@ -158,7 +183,7 @@ class NetworkResidual(nn.Module):
             with twice_differentiable(twice):
                 terms, rest = self._terms(planes, ratios)
             energy = sum_pixels(terms)
-        log_spread = planes.chunk(PLANES, dim=1)[-3].log()
+        log_spread = planes.chunk(PLANES, dim=1)[5].log()
         return energy, log_spread + WIDEST * torch.tanh(rest / WIDEST)
 
     @abstractmethod
@@ -209,12 +234,12 @@ class NetworkResidual(nn.Module):
 
     def _view(self, planes: Tensor) -> tuple[Tensor, Tensor]:
         """What the network is shown of w and x̂_G, and what its outputs are multiplied by."""
-        white, seen, mean, gate, log_gate, spread, around, measured = planes.chunk(PLANES, dim=1)
+        white, seen, mean, gate, log_gate, spread, around, measured, trust = planes.chunk(PLANES, dim=1)
         root = torch.exp(0.5 * self.log_prior)
-        views = join([*magnifiable(mean + root * white), *magnifiable(seen)])
+        views = join([*magnifiable(mean + root * white), *magnifiable(seen, trust if self.views.fills else None)])
         near, wide = spread.rsqrt(), around.rsqrt()
         magnified = saturated(views * join([near, near, wide] * 2), self.views.linear)
-        features = join([white, measured * (seen - mean) / root, magnified * join([gate] * 6)])
+        features = join([white, measured * trust * (seen - mean) / root, magnified * join([gate] * 6)])
         return features, join([0.5 * features, gate, log_gate])
 
     def _outputs(self, features: Tensor, maps: Tensor) -> Tensor:
@@ -240,9 +265,15 @@ def saturated(t: Tensor, linear: bool) -> Tensor:
     return t * (1 + eighth) ** -0.125
 
 
-def magnifiable(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Distances to the darkest and the brightest value, and a pixel less the mean of its four neighbours (edges repeated)."""
-    return x, x - 1.0, x - neighbours(x)
+def magnifiable(x: Tensor, trust: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Distances to the darkest and the brightest value, and a pixel less the mean of its four neighbours (edges repeated).
+
+    A neighbour may count less by its `trust`.
+    """
+    if trust is None:
+        return x, x - 1.0, x - neighbours(x)
+    contrast = x * neighbours(trust) - neighbours(x * trust)
+    return x, x - 1.0, contrast
 
 
 def neighbours(x: Tensor) -> Tensor:
@@ -250,6 +281,28 @@ def neighbours(x: Tensor) -> Tensor:
     edged = F.pad(x, (1, 1, 1, 1), mode="replicate")
     around = edged[..., :-2, 1:-1] + edged[..., 2:, 1:-1] + edged[..., 1:-1, :-2] + edged[..., 1:-1, 2:]
     return 0.25 * around
+
+
+def lively(x: Tensor, own: Tensor) -> Tensor:
+    """s/√(s²+s₀²), [B, 1, H, W]: s² is the mean square of contrasts around, of pixels that were measured and their neighbours too.
+
+    From the nearest ones where there are any, else from farther ones, at last from the whole picture.
+    """
+    counts = own * neighbours(own)
+    pair = torch.cat([t.mean(dim=1, keepdim=True) for t in (counts * (x - neighbours(x)).square(), counts)], dim=1)
+    weight, total = 1.0, 1e-2 ** len(SCALES) * pair.mean(dim=(2, 3), keepdim=True)
+    for scale in SCALES:
+        total = total + weight * blurred(pair, scale)
+        weight *= 1e-2
+    square = total[:, :1] / (total[:, 1:] + 1e-12)
+    return ((square + 1e-9) / (square + LIVELY**2)).sqrt()
+
+
+def blurred(x: Tensor, side: int) -> Tensor:
+    """Means over side×side pixels, twice (edges repeated)."""
+    for _ in range(2):
+        x = F.avg_pool2d(F.pad(x, (side // 2,) * 4, mode="replicate"), side, stride=1)
+    return x
 
 
 def padded(x: Tensor, divisor: int) -> Tensor:

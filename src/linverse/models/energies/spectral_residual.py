@@ -28,7 +28,7 @@ class SpectralResidual(NetworkResidual):
 
     def __init__(self, backbone: UNetConfig, channels: int, views: Views = PLAIN) -> None:
         super().__init__(backbone, channels, 0.03, views, fine_maps())
-        self.base = SpectralBase(channels)
+        self.base = SpectralBase(channels, fills=views.fills)
 
     @property
     def log_prior(self) -> Tensor:  # type: ignore[override]

@@ -11,6 +11,7 @@ from torch import Tensor
 from linverse.covariance import Covariance, VarianceRange
 
 Shape = tuple[int, int, int]
+LOUD, FAINT = 1.0, 1e-3  # variances from which on a pixel counts as hidden, and up to which as measured
 
 
 class CovarianceDistribution(Protocol):
@@ -35,13 +36,32 @@ def check_ends(name: str, low: float, high: float, least: float = 0.0, most: flo
         raise ValueError(f"{name} must satisfy {least:g} ≤ lower end ≤ upper end ≤ {most:g}; got {low:g} and {high:g}")
 
 
+def check_hidden(share: float) -> None:
+    """Refuse a share of masks that hide which is none."""
+    check_ends("the share of masks that hide what is inside", 0.0, share, most=1)
+
+
 def check_choice(name: str, given: str, accepted: tuple[str, ...]) -> None:
     """Refuse a word that is none of those accepted."""
     if given not in accepted:
         raise ValueError(f"{name} can be {' or '.join(accepted)}; got {given!r}")
 
 
-def two_levels(inside: Tensor, limits: VarianceRange, generator: torch.Generator | None) -> Tensor:
-    """[n, H, W] boolean masks → log λ with one level inside and one outside, [n, 1, H, W]."""
-    levels = log_uniform((2, inside.shape[0], 1, 1), limits, generator)
-    return torch.where(inside, levels[0], levels[1])[:, None]
+def level_pairs(n: int, limits: VarianceRange, generator: torch.Generator | None, hidden: float = 0.0) -> Tensor:
+    """n pairs of log λ, [2, n]: inside a mask and outside of it.
+
+    A share `hidden` of them is what restorations ask for, and rare among pairs drawn independently: next to nothing is known inside,
+    and the noise outside is faint.
+    """
+    pairs = log_uniform((2, n), limits, generator)
+    if hidden:
+        loud = log_uniform((n,), VarianceRange(min(LOUD, limits.maximum), limits.maximum), generator)
+        faint = log_uniform((n,), VarianceRange(limits.minimum, max(FAINT, limits.minimum)), generator)
+        pairs = torch.where(torch.rand(n, generator=generator) < hidden, torch.stack([loud, faint]), pairs)
+    return pairs
+
+
+def two_levels(inside: Tensor, limits: VarianceRange, generator: torch.Generator | None, hidden: float = 0.0) -> Tensor:
+    """[n, H, W] boolean masks → log λ with one level inside and one outside (`level_pairs`), [n, 1, H, W]."""
+    within, without = level_pairs(len(inside), limits, generator, hidden)[..., None, None]
+    return torch.where(inside, within, without)[:, None]

@@ -1,7 +1,7 @@
 """Distributions of noise that varies from pixel to pixel: masks of every shape, patches, Bayer patterns.
 
 Variances are log-uniform, inside and outside of a mask drawn independently (paper, appendix "Distribution covariances used for
-training").
+training"), except for a share `hidden` of some families.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from torch import Tensor
 
 from linverse.covariance import Covariance, SpatialCovariance, VarianceRange
 from linverse.degradations.masks import centre_box
-from linverse.training.covariances.interface import Shape, check_choice, check_ends, log_uniform, two_levels
+from linverse.training.covariances.interface import (
+    Shape,
+    check_choice,
+    check_ends,
+    check_hidden,
+    level_pairs,
+    log_uniform,
+    two_levels,
+)
 
 
 @dataclass(frozen=True)
@@ -90,16 +98,18 @@ class RandomPixelMasks:
     kind: ClassVar[str] = "pixels"
     least: float = 0.05
     most: float = 0.95
+    hidden: float = 0.0
 
     def __post_init__(self) -> None:
         check_ends("the share of random pixels", self.least, self.most, most=1)
+        check_hidden(self.hidden)
 
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
     ) -> Covariance:
         share = self.least + (self.most - self.least) * torch.rand((n, 1, 1), generator=generator)
         inside = torch.rand((n, *shape[1:]), generator=generator) < share
-        return SpatialCovariance(two_levels(inside, limits, generator), shape[0])
+        return SpatialCovariance(two_levels(inside, limits, generator, self.hidden), shape[0])
 
 
 @dataclass(frozen=True)
@@ -131,6 +141,10 @@ class Boxes:
 
     kind: ClassVar[str] = "boxes"
     most: int = 3
+    hidden: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_hidden(self.hidden)
 
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
@@ -141,7 +155,7 @@ class Boxes:
             rows, columns = (self._span(n, size, generator) for size in shape[1:])
             box = rows[:, :, None] & columns[:, None, :]
             inside |= box & (number < count)[:, None, None]
-        return SpatialCovariance(two_levels(inside, limits, generator), shape[0])
+        return SpatialCovariance(two_levels(inside, limits, generator, self.hidden), shape[0])
 
     @staticmethod
     def _span(n: int, size: int, generator: torch.Generator | None) -> Tensor:
@@ -159,6 +173,10 @@ class Strokes:
     scratches: int = 4
     letters: int = 40
     widest: float = 6.0
+    hidden: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_hidden(self.hidden)
 
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
@@ -167,7 +185,7 @@ class Strokes:
         inside = torch.where(
             writing[:, None, None], self._writing(n, shape, generator), self._scratches(n, shape, generator)
         )
-        return SpatialCovariance(two_levels(inside, limits, generator), shape[0])
+        return SpatialCovariance(two_levels(inside, limits, generator, self.hidden), shape[0])
 
     def _scratches(self, n: int, shape: Shape, generator: torch.Generator | None) -> Tensor:
         size = torch.tensor(shape[1:], dtype=torch.float32)
@@ -208,6 +226,10 @@ class BayerPatterns:
     """A colour filter array: each pixel shows one of three colours, by one of the four 2×2 patterns; variances of their own by channel."""
 
     kind: ClassVar[str] = "bayer"
+    hidden: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_hidden(self.hidden)
 
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
@@ -219,5 +241,5 @@ class BayerPatterns:
         rows = (torch.arange(height)[None, :, None] + down) % 2
         columns = (torch.arange(width)[None, None, :] + right) % 2
         seen = torch.stack([(rows == 0) & (columns == 0), rows != columns, (rows == 1) & (columns == 1)], dim=1)
-        levels = log_uniform((2, n, 1, 1, 1), limits, generator)
-        return SpatialCovariance(torch.where(seen, levels[0], levels[1]), channels)
+        unseen, shown = level_pairs(n, limits, generator, self.hidden)[..., None, None, None]
+        return SpatialCovariance(torch.where(seen, shown, unseen), channels)

@@ -11,7 +11,14 @@ from torch import Tensor
 
 from linverse.covariance import BlockDCTCovariance, Covariance, DCTCovariance, FourierCovariance, VarianceRange
 from linverse.covariance.transfer import gaussian_transfer
-from linverse.training.covariances.interface import Shape, check_choice, check_ends, log_uniform, two_levels
+from linverse.training.covariances.interface import (
+    Shape,
+    check_choice,
+    check_ends,
+    check_hidden,
+    log_uniform,
+    two_levels,
+)
 
 
 @dataclass(frozen=True)
@@ -58,17 +65,19 @@ class BoxSuperResolution:
 
     kind: ClassVar[str] = "super-resolution"
     factor: int = 4
+    hidden: float = 0.0
 
     def __post_init__(self) -> None:
         check_ends("the factor of super-resolution", self.factor, math.inf, least=2)
+        check_hidden(self.hidden)
 
     def sample(
         self, n: int, shape: Shape, limits: VarianceRange, generator: torch.Generator | None = None
     ) -> Covariance:
         channels, height, width = shape
-        constant = torch.zeros(height, width, dtype=torch.bool)
-        constant[:: self.factor, :: self.factor] = True
-        log_variance = two_levels(constant.expand(n, height, width), limits, generator)
+        lost = torch.ones(height, width, dtype=torch.bool)
+        lost[:: self.factor, :: self.factor] = False
+        log_variance = two_levels(lost.expand(n, height, width), limits, generator, self.hidden)
         return BlockDCTCovariance(log_variance, channels, self.factor)
 
 
