@@ -111,7 +111,7 @@ def test_untrained_energy_is_the_dense_gaussian_for_two_levels_on_blocks(
 
 
 def test_blocks_of_more_than_two_levels_keep_the_other_base() -> None:
-    cov = random_covariance("block-dct-2", (1, 8, 8), batch=2, shared=True)
+    cov = random_covariance("block-dct", (1, 8, 8), batch=2, shared=True)
     assert isinstance(cov, BlockDCTCovariance)
     assert two_levels(cov) is None
     even = cov.with_log_variance(torch.zeros_like(cov.log_variance))
