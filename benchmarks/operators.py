@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=20)
     parser.add_argument("--tune", type=int, default=0, help="training images of the search; 0: original settings only")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--rivals", nargs="+", choices=SEARCH, default=list(SEARCH))
+    parser.add_argument("--rivals", nargs="*", choices=SEARCH, default=list(SEARCH))
     parser.add_argument("--model", default="fashion-mnist")
     parser.add_argument("--score-model", default="fashion-mnist-score", help='"energy" for the energy itself')
     parser.add_argument("--data", default="fashion-mnist")

@@ -2,9 +2,11 @@
 
 from linverse.blind.ascent import maximise
 from linverse.blind.automatic import FoundDegradation, find_degradation, search_blur, search_family
+from linverse.blind.boxes import Calibrations, search_box
 from linverse.blind.estimate import BlindEstimate, estimate, integrated_mean, log_evidence, noise_bound, noise_levels
 from linverse.blind.families import (
     Family,
+    Given,
     Parameters,
     UnknownGaussianBlur,
     UnknownLineBlur,
@@ -30,10 +32,12 @@ __all__ = [
     "FAMILIES",
     "Axis",
     "BlindEstimate",
+    "Calibrations",
     "CorrectedSearch",
     "Family",
     "FamilyPreset",
     "FoundDegradation",
+    "Given",
     "NoiseSearch",
     "Parameters",
     "Search",
@@ -56,6 +60,7 @@ __all__ = [
     "reflecting",
     "search",
     "search_blur",
+    "search_box",
     "search_by_slope",
     "search_family",
     "search_noise",

@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
+from linverse.blind.boxes import search_box
 from linverse.blind.censored import CensoredImages
 from linverse.blind.estimate import checked_raw
-from linverse.blind.families import Family, Parameters, UnknownGaussianBlur, UnknownNoise
+from linverse.blind.families import Family, Given, UnknownGaussianBlur, UnknownNoise, UnknownNoiseBox
 from linverse.blind.noise_level import NoiseSearch, first_guess, search_noise
 from linverse.blind.search import Axis, Search, search
 from linverse.blind.slope import CorrectedSearch, search_by_slope
 from linverse.data.picture import Picture, centre
 from linverse.degradations import Degradation, Denoising, GaussianBlur, ImageLike
 from linverse.energy import Energy
-from linverse.measurement import Measurement
 from linverse.progress import Progress, silent
 from linverse.store.references import references_of
 
@@ -66,7 +66,8 @@ def find_degradation(
     sigma = first_guess(CensoredImages.of(raw, None))
     std = _value(search_blur(energy, raw, sigma, seed=seed, progress=progress))
     axis = Axis("sigma", sigma / 2, 2 * sigma, NEXT, "log")
-    level = search(energy, _middle(raw), NoiseOnBlur(std), (axis,), count=NEXT, seed=seed, progress=progress)
+    family = Given(UnknownGaussianBlur(0.0, boundary="reflecting"), {"std": std}, ("sigma",))
+    level = search(energy, _middle(raw), family, (axis,), count=NEXT, seed=seed, progress=progress)
     width = search_blur(energy, raw, _value(level), seed=seed, progress=progress)
     if width.at_edge():
         raise ValueError(
@@ -75,18 +76,6 @@ def find_degradation(
         )
     degradation = GaussianBlur(_value(width), _value(level), "reflecting")
     return FoundDegradation(degradation, {"sigma": level, "std": width})
-
-
-@dataclass(frozen=True)
-class NoiseOnBlur:
-    """White noise of unknown level `sigma` on a Gaussian blur of known width."""
-
-    std: float
-    names: tuple[str, ...] = ("sigma",)
-
-    def measurement(self, raw: torch.Tensor, theta: Parameters) -> Measurement:
-        both = {"sigma": theta["sigma"], "std": torch.full_like(theta["sigma"], self.std)}
-        return UnknownGaussianBlur(0.0, boundary="reflecting").measurement(raw, both)
 
 
 def _value(found: Search) -> float:
@@ -126,7 +115,7 @@ def search_family(
     seed: int = 0,
     progress: Progress = silent,
 ) -> Search:
-    """The posterior over a family's parameters: in ways of its own for clipped noise, large pictures and blurs, else on grids."""
+    """The posterior over a family's parameters: in ways of its own for clipped noise, large pictures, blurs and boxes, else on grids."""
     large = None in energy.shape
     if isinstance(family, UnknownNoise) and family.mask is None and (large or picture.depth is not None):
         return search_noise(energy, picture, seed=seed, progress=progress)
@@ -134,4 +123,6 @@ def search_family(
         return search_blur(energy, picture.pixels, family.sigma, seed=seed, progress=progress)
     if isinstance(family, UnknownGaussianBlur) and family.names == ("std",):
         return search_width(energy, picture.pixels, family, axes[0], seed=seed, progress=progress)
+    if isinstance(family, UnknownNoiseBox) and not large:
+        return search_box(energy, picture.pixels, family, axes, seed=seed, progress=progress)
     return search(energy, picture.pixels, family, axes, seed=seed, progress=progress)

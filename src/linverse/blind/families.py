@@ -33,6 +33,20 @@ class Family(Protocol):
         """The raw image [1, C, H, W] as a measurement under each of n parameter values: a batch of n."""
 
 
+@dataclass(frozen=True)
+class Given:
+    """A family of which some parameters are known (`values`), and those of `names` are not."""
+
+    family: Family
+    values: Mapping[str, float]
+    names: tuple[str, ...]
+
+    def measurement(self, raw: Tensor, theta: Parameters) -> Measurement:
+        like = theta[self.names[0]]
+        known = {name: torch.full_like(like, value) for name, value in self.values.items()}
+        return self.family.measurement(raw, {**theta, **known})
+
+
 def _rows(value: Tensor) -> Tensor:
     return value.reshape(-1, 1, 1, 1)
 

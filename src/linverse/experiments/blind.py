@@ -4,12 +4,12 @@ Four questions, each answered by the largest evidence log p(y_raw|θ) over a gri
     isotropic   σ² of white noise: bias and spread of log σ̂², the latter against the Cramér–Rao bound √(2/d) for a known image and
                 against (E[(Σκ)²])^{-1/2}, the bound when the image is unknown too
     box         the side s of a noisy square, σ₁ inside and σ₂ outside known
-    joint       s and σ₁ together, at the paper's (14, 0.1), (20, 2), (5, 2) with its σ₂ = 1e-4, which the energy's floor hides, and at
-                (20, 0.05), where the 90 % intervals of σ₁ are counted
+    joint       s by its evidence and σ₁ by slopes (`blind.boxes`), at the paper's (14, 0.1), (20, 2), (5, 2) with its σ₂ = 1e-4, which
+                the energy's floor hides, and at (20, 0.05), where the 90 % intervals of σ₁ are counted
     blur        the width of a Gaussian blur, by the slope of its evidence from means, judged by held-out images (`blind.slope`), with
                 its 90 % intervals; by the full likelihood U + Σ log h̃ as the energy has it; and by U alone (which runs to the edge)
-The same for an energy trained without the covariance score ("single"), whose Σ-dependence nothing determines; of blurs it is asked for its
-evidence alone, because slopes from means would not show that.
+The same for an energy trained without the covariance score ("single"), whose Σ-dependence nothing determines; of blurs and
+of σ₁ it is asked for its evidence alone, because slopes from means would not show that.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def log_gain(energy: Energy, raw: Tensor, family: UnknownGaussianBlur, axis: Ten
 def investigate(
     energy: Energy, x: Tensor, setting: BlindSetting, progress: Progress, keep: Keep, *, judged: bool
 ) -> Findings:
-    """All four questions to one energy; widths of blurs by slopes, judged by held-out images, or by its evidence alone."""
+    """All four questions to one energy; widths and levels in boxes by slopes, judged by held-out images, or by its evidence alone."""
     isotropic, bounds = {}, {}
     for done, variance in enumerate(setting.variances):
         question = energy, x[: setting.isotropic_images], variance, setting.seed
@@ -229,7 +229,7 @@ def investigate(
     asked = setting.box_sides, setting.box_sigmas, setting.seed, progress
     boxes = keep("box", partial(box_guesses, energy, x[: setting.box_images], *asked))
     joint, blurred = x[: setting.joint_images], x[: setting.blur_images]
-    case = partial(paper_case, energy, outside=setting.outside, seed=setting.seed, progress=progress)
+    case = partial(paper_case, energy, outside=setting.outside, seed=setting.seed, progress=progress, judged=judged)
     cases = [keep(f"joint-{side}-{sigma:g}", partial(case, joint, side, sigma)) for side, sigma in setting.cases]
     side, sigma = setting.counted_case
     counted = keep("joint-counted", partial(case, x[: setting.counted_images], side, sigma))
@@ -294,7 +294,7 @@ def run(out: Path, quick: bool, progress: Progress, options: BlindExperimentOpti
     cache = Cache.of("blind", out, Guess, Case, BlurFinding, SlopeCalibration)
     found = {}
     for name, energy in models.items():
-        made_from = asdict(setting) | {"model": weights[name], "data": options.data}
+        made_from = asdict(setting) | {"model": weights[name], "data": options.data, "levels": "by slopes"}
         keep = cache.keeper(made_from, f"{name}-")
         found[name] = investigate(energy, x, setting, named(progress, name), keep, judged=name == "dual")
     metrics = metrics_of(found["dual"])

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from linverse.blind import Axis, BlindEstimate, Search, UnknownNoiseBox, estimate, search
+from linverse.blind import Axis, BlindEstimate, Calibrations, Search, UnknownNoiseBox, estimate, search, search_box
 from linverse.blind.search import log_spaced, sigma_limits
 from linverse.energy import Energy
 from linverse.experiments.claims import (
@@ -120,24 +120,36 @@ def box_guesses(
     return Guess(sides.double(), torch.tensor(found, dtype=torch.float64))
 
 
-def joint_search(energy: Energy, raw: Tensor, outside: float, seed: int) -> Search:
-    """Side and σ₁ together, on grids that zoom in."""
+def joint_search(energy: Energy, raw: Tensor, outside: float, seed: int, calibrations: Calibrations | None) -> Search:
+    """The side by its evidence, σ₁ by slopes, judged by held-out images; without calibrations both by their evidence."""
     low, high = sigma_limits(energy.range)
     sides = Axis("side", 1, min(raw.shape[2:]), 3, "whole")
     sigmas = Axis("sigma", max(low, 0.02), min(high, 8.0), 13, "log")
-    return search(energy, raw, UnknownNoiseBox(outside), (sides, sigmas), seed=seed)
+    family, axes = UnknownNoiseBox(outside), (sides, sigmas)
+    if calibrations is None:
+        return search(energy, raw, family, axes, seed=seed)
+    return search_box(energy, raw, family, axes, calibrations, seed=seed)
 
 
 def paper_case(
-    energy: Energy, x: Tensor, side: int, sigma: float, outside: float, seed: int, progress: Progress
+    energy: Energy,
+    x: Tensor,
+    side: int,
+    sigma: float,
+    outside: float,
+    seed: int,
+    progress: Progress,
+    *,
+    judged: bool = False,
 ) -> Case:
-    """One of the paper's (s, σ₁): s with σ₁ known, and both together, over many images."""
+    """One of the paper's (s, σ₁): s with σ₁ known, and both together, over many images; `judged`: σ₁ by slopes, see `joint_search`."""
     known, sides, sigmas, covered, curves = [], [], [], [], None
+    calibrations: Calibrations | None = {} if judged else None
     for i in range(len(x)):
         raw = noisy_box(x[i : i + 1], side, sigma, outside, keyed_generator(seed, "joint", side, f"{sigma:g}", i))
         curves = curves or evidence_curves(energy, raw, side, sigma, outside, seed)
         known.append(box_side(energy, raw, sigma, outside, seed).best["side"])
-        found = joint_search(energy, raw, outside, seed)
+        found = joint_search(energy, raw, outside, seed, calibrations)
         low, high = found.interval(found.axes[1])
         sides.append(found.value(found.axes[0]))
         sigmas.append(found.value(found.axes[1]))
