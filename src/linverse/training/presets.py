@@ -262,6 +262,7 @@ CIFAR_ENERGY = EnergyConfig(
     backbone=PHOTO_BACKBONE,
     level=True,
     gain=True,
+    fills=True,
 )
 CIFAR = TrainConfig(
     data="cifar10",
