@@ -106,6 +106,9 @@ def test_untrained_energy_is_the_dense_gaussian_for_two_levels_on_blocks(
     for chosen in (inside, ~inside):
         gap = (ours.cov_score - exact.cov_score)[..., chosen]
         torch.testing.assert_close(gap.mean(-1), torch.zeros_like(gap[..., 0]), rtol=0, atol=1e-6)
+    scale = energy.form.linear_variance(cov)
+    for chosen in (inside, ~inside):
+        torch.testing.assert_close(scale[..., chosen].mean(), exact.variance[..., chosen].mean(), rtol=1e-6, atol=1e-12)
     first, other = (cov.blocks(e.cov_score.mean(0, keepdim=True)).flatten() for e in (ours, exact))
     assert float(torch.corrcoef(torch.stack([first, other]))[0, 1]) > 0.9
 

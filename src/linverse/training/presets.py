@@ -206,8 +206,8 @@ PHOTO_COVARIANCES = Mixture(
         Component(0.04, DefocusBlurs()),
         Component(0.02, SmoothSpectra()),
         Component(0.02, RandomKernels()),
-        Component(0.03, BoxSuperResolution(2, hidden=0.5)),
-        Component(0.03, BoxSuperResolution(4, hidden=0.5)),
+        Component(0.05, BoxSuperResolution(2, hidden=0.5)),
+        Component(0.05, BoxSuperResolution(4, hidden=0.5)),
     ),
     clamped=0.5,
 )

@@ -7,6 +7,8 @@ the one that its frequency folds to, so that with D = C + λ₁, E the folding (
 aliases are told apart by their power alone, one fraction for each coarse frequency. (With C at each frequency by itself instead, the
 means of ×2 were 3 dB below Lanczos's.)
 
+V = C − C(C+Σ)⁻¹C has the diagonal C_kλ₁/D_k + (β/t)e_k²C_k²/D_k², and λ₀(1−λ₁s)/t, s = Σe²/D, on the means of blocks.
+
 λ₀ and λ₁ are geometric means over their coefficients. Where coefficients differ from them by a factor 1+η_i, U is continued to first
 order, −½ Σ_i λη_i u_i², so that every single covariance score is that of the Gaussian, with diag (C+Σ)⁻¹ as it is on average.
 """
@@ -66,6 +68,30 @@ def solve_blocks(z: Tensor, power: Tensor, levels: BlockLevels, block: int) -> t
     total = power + loud
     t = rows.square() @ ((power + quiet) / total) @ columns.square().mT
     common = (rows @ (z / total) @ columns.mT) * ((quiet - loud) / t)
-    answer = (z - rows.mT @ common @ columns) / total
-    log_det = total.log().flatten(1).sum(1, dtype=torch.float64) + t.log().flatten(1).sum(1, dtype=torch.float64)
-    return answer, log_det
+    u = (z - rows.mT @ common @ columns) / total
+    return u, total.log().flatten(1).sum(1, dtype=torch.float64) + t.log().flatten(1).sum(1, dtype=torch.float64)
+
+
+def block_variances(power: Tensor, levels: BlockLevels, block: int) -> tuple[Tensor, Tensor]:
+    """Mean posterior variances of the means of blocks and of the other coefficients, by opponent colour, [B, C, 1, 1] each."""
+    rows, columns = (folding(n, block).to(power) for n in power.shape[1:])
+    quiet, loud = levels.means.exp(), levels.rest.exp()
+    total, over = power + loud, (2, 3)
+    left, right = rows.square(), columns.square().mT
+    t, told = (left @ (part / total) @ right for part in (power + quiet, power))
+    means = (quiet * told / t).mean(dim=over, keepdim=True)
+    learned = left.mT @ ((loud - quiet) / t) @ right.mT * (power / total).square()
+    every = (power * loud / total - learned).mean(dim=over, keepdim=True)
+    rest = (every - means / block**2) / (1 - 1 / block**2)
+    return means, torch.maximum(rest, 1e-6 * power.mean(dim=(1, 2))[None, :, None, None])
+
+
+def known_by_others(power: Tensor, levels: BlockLevels, block: int) -> Tensor:
+    """log V'/V ≥ 0, [B, 1, 1, 1]: V is the mean variance, V' what it would be if each coefficient were told by those as noisy as itself."""
+    share = 1 / block**2
+    means, rest = (v.mean(dim=1, keepdim=True) for v in block_variances(power, levels, block))
+    apart = [
+        (power * v / (power + v)).mean(dim=(1, 2, 3), keepdim=True) for v in (levels.means.exp(), levels.rest.exp())
+    ]
+    together = share * means + (1 - share) * rest
+    return ((share * apart[0] + (1 - share) * apart[1]) / together).log().clamp_min(0)

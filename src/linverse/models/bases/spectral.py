@@ -39,7 +39,14 @@ from torch.nn import functional as F
 from linverse.covariance import BlockDCTCovariance, Covariance, FourierCovariance, SpatialCovariance
 from linverse.covariance.dct import block_dct_matrix, dct_frequencies, dct_matrix
 from linverse.covariance.fourier import grid_frequencies, hartley
-from linverse.models.bases.blocks import BlockLevels, solve_blocks, two_levels
+from linverse.models.bases.blocks import (
+    BlockLevels,
+    at_means,
+    block_variances,
+    known_by_others,
+    solve_blocks,
+    two_levels,
+)
 from linverse.models.bases.tree import (
     COARSE_SIDE,
     SHIFTS,
@@ -221,7 +228,7 @@ class LinearAnswer:
     """Δ [B], float64, ∂Δ/∂w as an image, tr C(C+Σ)⁻¹/d, and x̂₀ ↦ x̂₀ less what is hardly known of it (in units of √C̄, less m).
 
     `neighbours`, for Σ that is diagonal in pixels, is log V'/V ≥ 0, V' a pixel's variance if all were as noisy as it: what less noisy ones
-    around it tell.
+    around it tell. On blocks of two levels it is one number for all pixels.
     """
 
     delta: Tensor
@@ -320,7 +327,7 @@ class SpectralBase(nn.Module):
         left, lost = (self._opponent_mean(on_dct_grid(values, cov), cov) for values in (phi, rest))
         known = Shrinkage(DCT, ratio, left, lost)
         if self.fills and isinstance(cov, BlockDCTCovariance) and (levels := two_levels(cov)):
-            return LinearAnswer(*self._by_block(white, cov, ratio, levels), known.measured, known.steadied)
+            return self._by_block(white, cov, known, levels)
         pixels = isinstance(cov, SpatialCovariance)
         if pixels and not alike(cov.log_variance):
             return self._by_pixel(white, cov, known)
@@ -339,19 +346,31 @@ class SpectralBase(nn.Module):
             gradient = gradient + sign * cov.synthesis(cov.analysis(turned) * even.gain)
         return LinearAnswer(delta, gradient, known.measured, known.steadied)
 
-    def _by_block(self, white: Tensor, cov: BlockDCTCovariance, ratio: Tensor, levels: BlockLevels) -> Correction:
+    def _by_block(self, white: Tensor, cov: BlockDCTCovariance, known: Shrinkage, levels: BlockLevels) -> LinearAnswer:
         """Noise of two levels on blocks: exact (`blocks`)."""
         log_prior = self.log_prior.to(white)
         log_total = torch.logaddexp(log_prior, cov.log_variance)
         w = cov.analysis(white)
         shift = DCT.coefficients(cov.synthesis(w * torch.exp(log_total - 0.5 * log_prior)))
-        answer, log_det = solve_blocks(shift, ratio * log_prior.exp(), levels, cov.block)
+        power = known.ratio * log_prior.exp()
+        answer, log_det = solve_blocks(shift, power, levels, cov.block)
         u = cov.analysis(DCT.image(answer))
         gradient = u * torch.exp(log_total - 0.5 * log_prior) - w * torch.exp(log_total - log_prior)
         plain = log_total.expand_as(w).flatten(1).sum(dim=1, dtype=torch.float64)
         first_order = levels.spread(cov.block, cov.size).exp() * levels.excess * u.square()
         quadratic = (w * gradient - first_order).flatten(1).sum(dim=1, dtype=torch.float64)
-        return 0.5 * (quadratic + log_det - plain), cov.synthesis(gradient)
+        delta, told = 0.5 * (quadratic + log_det - plain), known_by_others(power, levels, cov.block)
+        return LinearAnswer(delta, cov.synthesis(gradient), known.measured, known.steadied, told)
+
+    def block_variance(self, cov: Covariance) -> Tensor | None:
+        """The posterior variance of coefficients of blocks of two levels, [B, C, H, W], the mean over each level; None for other Σ."""
+        if not self.fills or not isinstance(cov, BlockDCTCovariance) or not (levels := two_levels(cov)):
+            return None
+        like = cov.log_variance
+        power = (self.log_ratio(cov.size, like) + self.log_prior.to(like)).exp()
+        mix = opponent_colours(len(power)).to(like).square()
+        means, rest = (torch.einsum("oc,boyx->bcyx", mix, v) for v in block_variances(power, levels, cov.block))
+        return torch.where(at_means(cov.block, cov.size, like.device), means, rest)
 
     def _by_pixel(self, white: Tensor, cov: Covariance, known: Shrinkage) -> LinearAnswer:
         """Σ that is diagonal in pixels: trees, to the degree b that its pixels differ."""

@@ -124,11 +124,16 @@ class SpectralResidual(NetworkResidual):
 
     @torch.no_grad()
     def linear_variance(self, cov: Covariance) -> Tensor:
-        """The scale of errors, [B, C, H, W]: of pixels the trees' posterior variance, else λc/(λ+c), c the images' own in Σ's basis."""
+        """The scale of errors, [B, C, H, W]: of pixels the trees' posterior variance, of blocks the base's, else λc/(λ+c).
+
+        c is the images' own variance in Σ's basis.
+        """
         if isinstance(cov, SpatialCovariance):
             blank = cov.log_variance.new_zeros(cov.batch, cov.channels, *cov.size)
             answers = self.base.solve_trees(blank, cov.log_variance)
             return torch.stack([answer.variance for answer in answers]).mean(0)
+        if (blocks := self.base.block_variance(cov)) is not None:
+            return blocks
         _, prior = self.base.marginal(cov)
         return torch.exp(cov.log_variance + prior.log() - torch.logaddexp(cov.log_variance, prior.log()))
 
