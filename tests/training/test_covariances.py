@@ -163,6 +163,35 @@ def as_rows(masks: Tensor) -> set[bytes]:
     return {mask.numpy().tobytes() for mask in masks}
 
 
+@pytest.mark.parametrize(
+    "family",
+    [
+        Boxes(hidden=0.4),
+        Strokes(hidden=0.4),
+        RandomPixelMasks(hidden=0.4),
+        BayerPatterns(hidden=0.4),
+        BoxSuperResolution(2, hidden=0.4),
+    ],
+    ids=lambda family: family.kind,
+)
+def test_a_share_of_masks_hides_what_is_inside(family: Any) -> None:
+    """Nothing known inside (variances from 1 on), faint noise outside (up to 10⁻³); the others keep independent levels."""
+    log = draw(family, 2000, (3, 8, 8)).log_variance.flatten(1)
+    found = float(((log.amax(1) >= 0) & (log.amin(1) <= math.log(1e-3))).double().mean())
+    independent = 2 * (3 / 12) * (6 / 12)  # of twelve decades three are loud, six are faint
+    assert abs(found - (0.4 + 0.6 * independent)) < 0.05
+
+
+def test_what_hides_is_the_inside_of_masks_and_all_but_the_means_of_blocks() -> None:
+    few = draw(RandomPixelMasks(0.1, 0.2, hidden=1.0), 50).log_variance
+    assert 0.1 < float((few >= 0).double().mean()) < 0.2
+    blocks = draw(BoxSuperResolution(4, hidden=1.0), 20).log_variance
+    assert bool((blocks[..., ::4, ::4] <= math.log(1e-3)).all())
+    assert float((blocks >= 0).double().mean()) == 15 / 16
+    bayer = draw(BayerPatterns(hidden=1.0), 20, (3, 8, 8)).log_variance
+    assert float((bayer >= 0).double().mean()) == 2 / 3
+
+
 @pytest.mark.parametrize("size", [(28, 28), (9, 12), (7, 7)])
 def test_boxes_are_those_of_the_box_degradation(size: tuple[int, int]) -> None:
     cov = draw(CentreBox(), 2000, (1, *size))
@@ -298,6 +327,8 @@ def test_super_resolution_separates_what_a_box_mean_measures(factor: int) -> Non
         lambda: GaussianBlurs(0.0, 1.0),
         lambda: BoxSuperResolution(1),
         lambda: RandomPixelMasks(0.5, 1.5),
+        lambda: Strokes(hidden=1.5),
+        lambda: BoxSuperResolution(4, hidden=-0.1),
         lambda: CentreBox(0, 3),
         lambda: CentreBox(5, 3),
         lambda: HalfMasks("horizontal", 5, 3),
