@@ -176,10 +176,10 @@ def as_rows(masks: Tensor) -> set[bytes]:
 )
 def test_a_share_of_masks_hides_what_is_inside(family: Any) -> None:
     """Nothing known inside (variances from 1 on), faint noise outside (up to 10⁻³); the others keep independent levels."""
-    log = draw(family, 2000, (3, 8, 8)).log_variance.flatten(1)
+    log = draw(family, 800, (3, 32, 32)).log_variance.flatten(1)
     found = float(((log.amax(1) >= 0) & (log.amin(1) <= math.log(1e-3))).double().mean())
     independent = 2 * (3 / 12) * (6 / 12)  # of twelve decades three are loud, six are faint
-    assert abs(found - (0.4 + 0.6 * independent)) < 0.05
+    assert abs(found - (0.4 + 0.6 * independent)) < 0.07
 
 
 def test_what_hides_is_the_inside_of_masks_and_all_but_the_means_of_blocks() -> None:
