@@ -30,7 +30,7 @@ a smooth one the guess is far better than that, and the network's own noise spoi
 that hangs on pixels which were not measured themselves may count (`fills`)
     τ = o + (1−o)·s/√(s²+s₀²),   o = φ/k,   k = φ + (1−φ)(1−V/V')
 with k what is known of a pixel, by itself and its neighbours, o its own share of that, and s² the mean square of contrasts that were
-measured around it (`lively`). Where all pixels are known alike by others (super-resolution) magnified views of x̂_G are shown by k, not φ.
+measured around it (`lively`).
 
 `linear_views` grow like t, not like tanh t, up to four standard deviations: what is known to be black has the energy ½t², to a
 hundredth, with s = f.
@@ -76,7 +76,7 @@ SCALES = (
 )  # pixels around a hole where contrasts are looked for, each a hundredth as important as the one before
 LIVELY = 0.03  # s₀: of 0.01, 0.03, 0.1 and 0.3 that which serves both smooth and rough pictures
 
-PLANES = 10  # w, x̂_G, m, φ̄, the mean of ½φ log(1−φ), V̄, that of contrasts, G, τ, k or φ̄; one of each for every channel
+PLANES = 9  # w, x̂_G, m, φ̄, the mean of ½φ log(1−φ), V̄, that of contrasts, G, τ; one of each for every channel
 
 NetworkInputs = tuple[Tensor, Tensor]  # the planes, and log λ/C by band
 
@@ -158,17 +158,15 @@ class NetworkResidual(nn.Module):
         phi = log_phi.exp()
         gate, log_gate = (cov.full(cov.pool(each)) for each in (phi, 0.5 * phi * log_rest))
         spread = around = cov.full(cov.pool(torch.exp(cov.log_variance + log_phi)))
-        trust, shown = torch.ones_like(white), gate
+        trust = torch.ones_like(white)
         if sharper is not None:
             spread = spread * sharper
             around = 0.5 * (spread + neighbours(spread))
             if self.views.fills and sharper.ndim:
-                told = gate + (1 - gate) * (1 - sharper)
-                own = (gate / told).expand_as(white)
-                shown = told if sharper.shape[-1] == 1 else gate
+                own = (gate / (gate + (1 - gate) * (1 - sharper))).expand_as(white)
                 trust = own + (1 - own) * lively(seen, own)
                 white = white * trust
-        flat = (mean.expand_as(white), gate, log_gate, spread, around, measured.expand_as(white), trust, shown)
+        flat = (mean.expand_as(white), gate, log_gate, spread, around, measured.expand_as(white), trust)
         planes = torch.cat([white, seen, *flat], dim=1)
         return planes, self.embedding.ratios(cov, self.band_prior(), self.log_prior)
 
@@ -236,12 +234,12 @@ class NetworkResidual(nn.Module):
 
     def _view(self, planes: Tensor) -> tuple[Tensor, Tensor]:
         """What the network is shown of w and x̂_G, and what its outputs are multiplied by."""
-        white, seen, mean, gate, log_gate, spread, around, measured, trust, shown = planes.chunk(PLANES, dim=1)
+        white, seen, mean, gate, log_gate, spread, around, measured, trust = planes.chunk(PLANES, dim=1)
         root = torch.exp(0.5 * self.log_prior)
         views = join([*magnifiable(mean + root * white), *magnifiable(seen, trust if self.views.fills else None)])
         near, wide = spread.rsqrt(), around.rsqrt()
         magnified = saturated(views * join([near, near, wide] * 2), self.views.linear)
-        features = join([white, measured * trust * (seen - mean) / root, magnified * join([gate] * 3 + [shown] * 3)])
+        features = join([white, measured * trust * (seen - mean) / root, magnified * join([gate] * 6)])
         return features, join([0.5 * features, gate, log_gate])
 
     def _outputs(self, features: Tensor, maps: Tensor) -> Tensor:
