@@ -123,6 +123,6 @@ def search_family(
         return search_blur(energy, picture.pixels, family.sigma, seed=seed, progress=progress)
     if isinstance(family, UnknownGaussianBlur) and family.names == ("std",):
         return search_width(energy, picture.pixels, family, axes[0], seed=seed, progress=progress)
-    if isinstance(family, UnknownNoiseBox) and not large:
+    if isinstance(family, UnknownNoiseBox) and not large and tuple(axis.name for axis in axes) == family.names:
         return search_box(energy, picture.pixels, family, axes, seed=seed, progress=progress)
     return search(energy, picture.pixels, family, axes, seed=seed, progress=progress)

@@ -43,7 +43,7 @@ def search_box(
     found = search(energy, image, family, axes, seed=seed, progress=progress)
     side_axis, level_axis = found.axes
     side, level = found.value(side_axis), found.value(level_axis)
-    if references_of(energy) is None or side_axis.name != "side" or set(family.names) != {"side", "sigma"}:
+    if references_of(energy) is None:
         return found
     known = Given(family, {"side": side}, ("sigma",))
     kept = {} if calibrations is None else calibrations
@@ -64,8 +64,7 @@ def _product(found: Search, judged: CorrectedSearch, image: Tensor) -> Corrected
     by_side, by_level = found.final.log_marginal("side"), judged.final.log_marginal("sigma")
     log_p = by_side.double()[:, None] + by_level.double()[None, :]
     grid = {"side": found.final.axes["side"], "sigma": judged.final.axes["sigma"]}
-    shape = log_p.shape
-    posterior = torch.log_softmax(log_p.flatten(), 0).reshape(shape)
+    posterior = torch.log_softmax(log_p.flatten(), 0).reshape(log_p.shape)
     estimate = BlindEstimate(found.final.family, grid, log_p, posterior, image)
     rounds = (*found.rounds, ((sides, levels), estimate))
     return CorrectedSearch(rounds, model_bias=judged.model_bias, model_error=judged.model_error)
