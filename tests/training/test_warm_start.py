@@ -13,7 +13,8 @@ from linverse.cli import main
 from linverse.covariance import SpatialCovariance
 from linverse.models.energies.learned import EnergyConfig, LearnedEnergy
 from linverse.models.networks.unet import UNetConfig
-from linverse.store.card import Card
+from linverse.store.card import Card, card_of
+from linverse.store.hub import load
 from linverse.training.checkpoint import read_state
 from linverse.training.loop import Trainer, check_same_run
 from linverse.training.run import describe_start
@@ -149,3 +150,21 @@ def test_the_command_fine_tunes(tmp_path: Path, capsys: pytest.CaptureFixture[st
     state = read_state(tmp_path / "second")
     assert state is not None
     assert state.step == 1
+
+
+def test_no_steps_make_the_constant_and_the_card_of_a_models_weights_anew(tmp_path: Path) -> None:
+    run = [*DIGITS_FLAGS, "--no-tensorboard", "--reference-images=0"]
+    main(["train", "digits", "--out", str(tmp_path / "first"), *run, "--steps=3"])
+    first = load(str(tmp_path / "first" / "model"))
+    first.constant.add_(100.0)
+    first.save_pretrained(tmp_path / "off")
+    main(["train", "digits", "--from", str(tmp_path / "off"), "--out", str(tmp_path / "again"), *run, "--steps=0"])
+    again = load(str(tmp_path / "again" / "model"))
+    expected = dict(first.named_parameters())
+    assert all(torch.equal(p, expected[name]) for name, p in again.named_parameters())
+    assert float(again.constant) == pytest.approx(float(first.constant) - 100.0, abs=1e-3)
+    card = card_of(again)
+    assert card is not None
+    assert card.steps == 0
+    assert card.started_from == "off"
+    assert card.self_test

@@ -3,6 +3,8 @@
 `linverse train CONFIG.yaml` trains what a file says (`linverse train PRESET --write CONFIG.yaml` writes one), covariances included.
 `linverse train --from MODEL --data folder:MINE` goes on with a model on other pictures: the training that its card
 describes, shorter and gentler.
+`linverse train PRESET --from MODEL --steps 0` trains nothing: the weights of a model in the form of the preset, with constant, self-tests
+and card made anew.
 """
 
 from __future__ import annotations
@@ -123,8 +125,10 @@ def fine_tune(arguments: list[str]) -> None:
 
 def train(preset: str, options: RunOptions, config: TrainConfig) -> None:
     """Train to the end, then normalise, test and save."""
-    if config.steps < 1:
-        raise ValueError(f"--steps is at least 1; got {config.steps}")
+    if config.steps < 1 and not config.start_from:
+        raise ValueError(
+            "--steps is at least 1, or 0 with --from MODEL, whose constant, card and tests are then made anew"
+        )
     if options.threads:
         use_threads(options.threads)
     folder = options.out or Path("runs") / preset

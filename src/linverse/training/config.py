@@ -138,7 +138,7 @@ class TrainConfig:
 
     def crop_at(self, step: int) -> int:
         """The side of the crops of a step."""
-        return self.crops[min(len(self.crops) - 1, step * len(self.crops) // self.steps)]
+        return self.crops[min(len(self.crops) - 1, step * len(self.crops) // max(1, self.steps))]
 
     def batch_at(self, step: int) -> int:
         """The images of a step: as many pixels as at the beginning, in multiples of four."""
