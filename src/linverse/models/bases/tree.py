@@ -171,6 +171,18 @@ def solve_tree(shift: Tensor, variance: Tensor, nodes: ByColour, offset: tuple[i
     return TreeAnswer(u, nodes.diagonal(left), log_det, _unsteady(moves, nodes, offset))
 
 
+def tree_log_det(variance: Tensor, nodes: ByColour, offset: tuple[int, int] = (0, 0)) -> Tensor:
+    """log det(C+Σ), [B], float64, for λ of every node [B, C, H, W]: the sweep up alone."""
+    levels = tree_levels((variance.shape[2], variance.shape[3]), offset)
+    s, log_det = variance, variance.new_zeros(len(variance), dtype=torch.float64)
+    for level in range(levels):
+        total = s + nodes.details[level]
+        above = four(nodes.inverse(total), _margin(offset, level))
+        s = nodes.inverse(above)
+        log_det = log_det + nodes.log_det(total) + nodes.log_det(above)
+    return log_det + nodes.log_det(s + nodes.roots[levels])
+
+
 def even_variance(variance: Tensor, tree: TreeVariances, levels: int) -> Tensor:
     """V of a pixel if all were as noisy as it: λ [B, 1, …] → [B, C, …] by opponent colour.
 
