@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from linverse.covariance import BlockDCTCovariance, Covariance, FourierCovariance, SpatialCovariance
-from linverse.covariance.dct import block_dct_matrix, dct_frequencies, dct_matrix
+from linverse.covariance.dct import block_dct_matrix, dct2, dct_frequencies, dct_matrix, inverse_dct2
 from linverse.covariance.fourier import grid_frequencies, hartley
 from linverse.models.bases.blocks import (
     BlockLevels,
@@ -140,12 +140,10 @@ class DctFrame(Frame):
     """The DCT of the whole picture."""
 
     def coefficients(self, x: Tensor) -> Tensor:
-        rows, columns = (dct_matrix(n, x.dtype, x.device) for n in x.shape[2:])
-        return rows @ opponent(x) @ columns.mT
+        return dct2(opponent(x))
 
     def image(self, z: Tensor) -> Tensor:
-        rows, columns = (dct_matrix(n, z.dtype, z.device) for n in z.shape[2:])
-        return opponent(rows.mT @ z @ columns, back=True)
+        return opponent(inverse_dct2(z), back=True)
 
     def radius(self, size: tuple[int, int]) -> Tensor:
         return torch.hypot(*dct_frequencies(*size, torch.zeros((), dtype=torch.float64)))
