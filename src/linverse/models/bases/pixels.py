@@ -147,3 +147,29 @@ def gaussian_energy(shift: Tensor, log_variance: Tensor, power: Tensor, colours:
     """½δᵀ(C+Σ)⁻¹δ, [B], float64, and u = (C+Σ)⁻¹δ, of δ's dtype; both may be differentiated in δ and log λ as often as one likes."""
     energy, u = _Gaussian.apply(shift, log_variance, power, colours)
     return energy, u
+
+
+class _SumOfLogs(torch.autograd.Function):
+    """log λ [B, c, H, W] → Σ_j w_j log(λ + v_j), v [J], w [c, J]: terms are kept only for derivatives of derivatives."""
+
+    @staticmethod
+    def forward(ctx: Any, log_variance: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+        ctx.save_for_backward(log_variance, values, weights)
+        variance, total = log_variance.exp(), torch.zeros_like(log_variance)
+        for v, w in zip(values, weights.unbind(1), strict=True):
+            total += w.reshape(1, -1, 1, 1) * (variance + v).log()
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        log_variance, values, weights = ctx.saved_tensors
+        total = torch.zeros_like(log_variance)
+        for v, w in zip(values.log(), weights.unbind(1), strict=True):
+            total = total + w.reshape(1, -1, 1, 1) * torch.sigmoid(log_variance - v)
+        return grads[0] * total, None, None
+
+
+def sum_of_logs(log_variance: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+    """Σ_pixels Σ_j w_j log(λ + v_j), [B], float64, for log λ [B, c, H, W], v [J] and w [c, J]."""
+    terms: Tensor = _SumOfLogs.apply(log_variance, values, weights)
+    return terms.flatten(1).sum(dim=1, dtype=torch.float64)

@@ -171,16 +171,11 @@ def solve_tree(shift: Tensor, variance: Tensor, nodes: ByColour, offset: tuple[i
     return TreeAnswer(u, nodes.diagonal(left), log_det, _unsteady(moves, nodes, offset))
 
 
-def tree_log_det(variance: Tensor, nodes: ByColour, offset: tuple[int, int] = (0, 0)) -> Tensor:
-    """log det(C+Σ), [B], float64, for λ of every node [B, C, H, W]: the sweep up alone."""
-    levels = tree_levels((variance.shape[2], variance.shape[3]), offset)
-    s, log_det = variance, variance.new_zeros(len(variance), dtype=torch.float64)
-    for level in range(levels):
-        total = s + nodes.details[level]
-        above = four(nodes.inverse(total), _margin(offset, level))
-        s = nodes.inverse(above)
-        log_det = log_det + nodes.log_det(total) + nodes.log_det(above)
-    return log_det + nodes.log_det(s + nodes.roots[levels])
+def even_logs(tree: TreeVariances, levels: int) -> tuple[Tensor, Tensor]:
+    """v [levels + 1, C] and w [levels + 1] with log det(C+λ) = Σ_l w_l log(λ + v_l) for every pixel of a tree without edges."""
+    size = 4.0 ** torch.arange(levels + 1, dtype=tree.details.dtype, device=tree.details.device)
+    own = torch.cat([tree.details[:levels], tree.roots[levels : levels + 1]]) * size[:, None]
+    return own.cumsum(0), torch.cat([0.75 / size[:-1], 1 / size[-1:]])
 
 
 def even_variance(variance: Tensor, tree: TreeVariances, levels: int) -> Tensor:
