@@ -98,6 +98,11 @@ def homes(known: KnownSet, root: Path | None = None) -> list[Path]:
     return named + torchvision + [Path(system) / known.name for system in SYSTEM_FOLDERS]
 
 
+def may_be_shown(name: str) -> bool:
+    """Whether the pixels of a data set may stand in pictures that are passed on; nobody says so of CIFAR-10's."""
+    return name != "cifar10"
+
+
 def find_idx(directory: Path, file: str) -> Path | None:
     """A standard file under any of its spellings: with .gz or not, `-idx3-` or `.idx3-`."""
     spellings = (file, file.replace("-idx", ".idx"))

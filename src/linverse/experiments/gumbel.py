@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from linverse.data.catalogue import may_be_shown
 from linverse.energy import Energy, fixed_shape, log_prob
 from linverse.evaluation.models import chunks, held_out, load_energy
 from linverse.experiments.cache import Cache
@@ -77,7 +78,7 @@ class GumbelFit:
 
 @dataclass(frozen=True)
 class GumbelFound:
-    """What the figure shows: log p in dB/dim, the fit, images from low to high, and which of all are grey."""
+    """What the figure shows: log p in dB/dim, the fit, images from low to high (none that may not be shown), and which of all are grey."""
 
     values: Tensor
     fit: GumbelFit
@@ -192,5 +193,5 @@ def run(out: Path, quick: bool, progress: Progress, options: GumbelOptions) -> E
     tail = "probable" if fit.side > 0 else "improbable"
     words = (("its tail is of images that are", tail), ("grey images", metrics["grey share"]))
     tables = (ResultTable("Log-probabilities of the test images", ("quantity", "ours"), (*rows, *words)),)
-    found = GumbelFound(values, fit, x[order], grey)
+    found = GumbelFound(values, fit, x[order] if may_be_shown(options.data) else x[:0], grey)
     return ExperimentResult(metrics, paper, found, asdict(setting), weights, {"seed": setting.seed}, claims, tables)

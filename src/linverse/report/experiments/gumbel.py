@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def draw(found: GumbelFound) -> Figure:
-    """The histogram at the left, the images at the right."""
+    """The histogram at the left, the images, where there are any, at the right."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11.5, 4.6), layout="constrained")
-    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[1.0, 1.3]).flat
-    axes = left.subplots()
+    figure = Figure(figsize=(11.5 if len(found.images) else 6.0, 4.6), layout="constrained")
+    parts = figure.subfigures(1, 2, squeeze=False, width_ratios=[1.0, 1.3]).flat if len(found.images) else [figure]
+    axes = parts[0].subplots()
     values = found.values
     axes.hist(values.numpy(), bins=60, density=True, color=BLUE, alpha=0.6, label="test images")
     if bool(found.grey.any()):
@@ -30,5 +30,6 @@ def draw(found: GumbelFound) -> Figure:
     axes.set(xlabel="log p(x)   (dB/dim)", ylabel="density")
     axes.set_title("Log-probabilities of the test set")
     axes.legend()
-    draw_sorted(right, found.images, 12, title="From low to high probability, in reading order")
+    if len(found.images):
+        draw_sorted(parts[1], found.images, 12, title="From low to high probability, in reading order")
     return figure
