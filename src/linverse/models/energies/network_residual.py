@@ -74,7 +74,7 @@ SCALES = (
     15,
     31,
 )  # pixels around a hole where contrasts are looked for, each a hundredth as important as the one before
-LIVELY = 0.03  # s₀: of 0.01, 0.03, 0.1 and 0.3 that which serves both smooth and rough pictures
+LIVELY = 0.1  # s₀: of 0.03, 0.1 and 0.3 that which serves both smooth and rough pictures
 
 PLANES = 9  # w, x̂_G, m, φ̄, the mean of ½φ log(1−φ), V̄, that of contrasts, G, τ; one of each for every channel
 
