@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance.dct import dct_matrix
-from linverse.models.bases.pixels import MOST, conjugate_gradients, gaussian_energy, solve_pixels
+from linverse.models.bases.pixels import MOST, conjugate_gradients, gaussian_energy, solve_pixels, sum_of_logs
 from linverse.models.bases.spectral import opponent_colours
 
 HEIGHT, WIDTH = 7, 6
@@ -81,3 +81,12 @@ def test_a_system_that_is_not_solved_is_named() -> None:
         conjugate_gradients(
             lambda x: (x @ turn * spread) @ turn.mT, lambda r: r, torch.randn(1, 400, dtype=torch.float64), 1e-10
         )
+
+
+def test_sums_of_logs_have_their_derivatives() -> None:
+    log = torch.randn(2, 3, 4, 5, dtype=torch.float64, requires_grad=True)
+    values, weights = torch.rand(6, dtype=torch.float64) + 0.1, torch.randn(3, 6, dtype=torch.float64)
+    expected = (weights[:, None, None] * (log.exp()[..., None] + values).log()).sum(dim=(1, 2, 3, 4))
+    torch.testing.assert_close(sum_of_logs(log, values, weights), expected)
+    assert torch.autograd.gradcheck(lambda x: sum_of_logs(x, values, weights), (log,))
+    assert torch.autograd.gradgradcheck(lambda x: sum_of_logs(x, values, weights), (log,))

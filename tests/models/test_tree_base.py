@@ -10,7 +10,16 @@ from torch import Tensor
 
 from linverse.covariance.dct import dct_frequencies
 from linverse.models.bases.spectral import opponent_colours
-from linverse.models.bases.tree import LEVELS, SHIFTS, ByColour, Mixing, TreeVariances, solve_tree, tree_variances
+from linverse.models.bases.tree import (
+    LEVELS,
+    SHIFTS,
+    ByColour,
+    Mixing,
+    TreeVariances,
+    even_logs,
+    solve_tree,
+    tree_variances,
+)
 from linverse.rng import keyed_generator
 
 
@@ -91,3 +100,15 @@ def test_values_far_apart_stay_right_in_single_precision() -> None:
     ours = solve_tree(shift, variance, ByColour(tree, shift))
     means = [s - v * a.u for s, v, a in ((shift, variance, ours), (shift.double(), variance.double(), exact))]
     assert float((means[0] - means[1]).abs().div(exact.variance.sqrt()).max()) < 0.01
+
+
+def test_log_det_at_isotropic_noise_is_a_sum_of_logs() -> None:
+    """Of a picture of whole blocks; by opponent colour."""
+    tree, side, level = variances(3), 16, 0.03
+    noise = torch.full((1, 1, side, side), level, dtype=torch.float64)
+    blank = torch.zeros(1, 3, side, side, dtype=torch.float64)
+    swept = solve_tree(blank, noise, ByColour(tree, blank)).log_det
+    values, weights = even_logs(tree, 4)
+    torch.testing.assert_close(weights.sum(), torch.ones_like(weights[0]))
+    each = ((values + level).log() * weights[:, None]).sum(0)
+    torch.testing.assert_close(swept[0], each.sum() * side**2, rtol=1e-10, atol=0)
