@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from linverse.conjugate_gradients import conjugate_gradients
 from linverse.covariance.dct import dct2, inverse_dct2
 
 MOST = 300  # steps
@@ -79,46 +80,25 @@ def _complete(
 
     outside = torch.where(inside, 0.0, delta)
     right = torch.where(inside, inverse * delta - apply(outside, precision), 0.0)
-    s = conjugate_gradients(product, lambda r: scale * apply(scale * r, middle), right, tolerance)
+    solved = conjugate_gradients(
+        product, right, tolerance=tolerance, most=MOST, precondition=lambda r: scale * apply(scale * r, middle)
+    )
+    left, s = float(solved.residual.amax()), solved.solution
+    if solved.iterations == MOST and left > tolerance:
+        warnings.warn(
+            f"holes were filled to {left:.1g} only, in {MOST} steps of conjugate gradients (wanted: {tolerance:.0g})",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return torch.where(louder * own > 1, inverse * (delta - s), apply(outside + s, precision))
 
 
 def crowding(unknown: Tensor) -> Tensor:
     """p: how much of what is around an unknown pixel is unknown, too, the mean over an image, [B, 1, 1, 1]."""
     around = (9 * F.avg_pool2d(F.pad(unknown, (1, 1, 1, 1), mode="replicate"), 3, stride=1) - unknown) / 8
-    total, count = ((x).sum(dim=(1, 2, 3), keepdim=True) for x in (around * unknown, unknown))
+    total, count = (x.sum(dim=(1, 2, 3), keepdim=True) for x in (around * unknown, unknown))
     share = torch.where(count > 0, total / count.clamp_min(torch.finfo(count.dtype).tiny), 0.0).clamp(0, 1)
     return 1 - (1 - share.sqrt()).square()
-
-
-def conjugate_gradients(
-    product: Callable[[Tensor], Tensor], precondition: Callable[[Tensor], Tensor], right: Tensor, tolerance: float
-) -> Tensor:
-    """Ax = b for every image of a batch by itself; those that are done stay as they are."""
-    dims = tuple(range(1, right.ndim))
-    residual, x = right, torch.zeros_like(right)
-    direction = precondition(residual)
-    rho = (residual * direction).sum(dim=dims, keepdim=True)
-    goal = tolerance**2 * rho
-    for _ in range(MOST):
-        going = rho > goal
-        if not bool(going.any()):
-            return x
-        turned = product(direction)
-        curvature = (direction * turned).sum(dim=dims, keepdim=True)
-        length = torch.where(going, rho / torch.where(going, curvature, 1.0), 0.0)
-        x, residual = x + length * direction, residual - length * turned
-        z = precondition(residual)
-        new = (residual * z).sum(dim=dims, keepdim=True)
-        direction = z + torch.where(going, new / torch.where(going, rho, 1.0), 0.0) * direction
-        rho = torch.where(going, new, rho)
-    left = float((rho / goal.clamp_min(torch.finfo(goal.dtype).tiny)).amax().sqrt()) * tolerance
-    warnings.warn(
-        f"a linear system was solved to {left:.1g} only, in {MOST} steps of conjugate gradients (wanted: {tolerance:.0g})",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return x
 
 
 class _Gaussian(torch.autograd.Function):
