@@ -30,8 +30,8 @@ from linverse.conjugate_gradients import conjugate_gradients
 from linverse.covariance.dct import dct2, inverse_dct2
 
 MOST = 300  # steps
-# residuals relative to the right side, in the preconditioner's norm: of float32 (10⁻³ left Bayer patterns at λ = 10⁻⁶ an rms error of 0.0203
-# where the solution has 0.0181) and of float64
+# residuals relative to the right side, in the preconditioner's norm: of float32 (10⁻³ left Bayer patterns at λ = 10⁻⁶ an rms error of
+# 0.0203 where the solution has 0.0181) and of float64
 ROUGH, FINE = 2e-4, 1e-10
 
 Filter = Callable[[Tensor, Tensor], Tensor]  # an image, and what its DCT coefficients are multiplied by → an image
