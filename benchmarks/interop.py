@@ -82,7 +82,7 @@ def tomography(energy: lv.Energy, x: torch.Tensor) -> None:
     clean = physics.A(x)
     raw = clean + 0.01 * torch.randn(clean.shape, generator=keyed_generator("noise"))
     post = lv.Posterior(energy, from_physics(physics, SHAPE).from_raw(raw))
-    drawn = post.draw(2, levels=30, sweeps=10, generator=keyed_generator("draws"))
+    drawn = post.draw(2, sweeps=10, generator=keyed_generator("draws"))
     mean = drawn.average.unflatten(0, (2, -1)).mean(dim=0)
     print(
         f"Tomography     {type(post).__name__}: PSNR of the mean of 2 chains {mean_psnr(mean, x):.2f} dB (its pseudo-inverse "

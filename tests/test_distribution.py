@@ -62,7 +62,7 @@ def test_restoring_a_picture_imports_none_of_the_extras() -> None:
         "posterior.mean(), posterior.sample(1, 2)\n"
         "scan = lv.Tomography((28, 28), 3, 0.5).measure(torch.rand(1, 1, 28, 28))\n"
         "import warnings; warnings.simplefilter('ignore')\n"
-        "lv.Posterior(lv.load('mnist'), scan).draw(2, 2, levels=2, sweeps=8)\n"
+        "lv.Posterior(lv.load('mnist'), scan).draw(2, 2, sweeps=8)\n"
         "from linverse.training.loop import make_accelerator\n"
         "try: make_accelerator()\n"
         "except ImportError as error: print(error)\n"

@@ -1,6 +1,7 @@
 """The posterior of a measurement whose operator no basis diagonalises: the same questions, answered by samples (mathematics §14).
 
-One evaluation of an energy says nothing here: mean and std are those of samples, drawn once and kept. The density of an image at the floor,
+The data are no noisy image with a Σ of ours; expectation propagation finds one that says nearly the same of x (`sampling.surrogate`). One
+evaluation there is the one-shot answer, and samples start from it. The density of an image at the floor,
     log p(x|y) = −U(x, λ_min I) + log N(y; Hx, σ²I) − log p(y),
 is known up to the evidence log p(y), which has no closed form: `log_prob` and `rank` leave it out, so that images can be compared.
 
@@ -20,27 +21,35 @@ from torch import Tensor
 
 from linverse.any_posterior import AnyPosterior, DrawOptions, check_fit
 from linverse.covariance import Covariance
-from linverse.energy import Energy, floor_covariance, in_precision_of
+from linverse.energy import Energy, Evaluation, evaluate_in_basis, floor_covariance, in_precision_of
 from linverse.operator_measurement import OperatorMeasurement
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator
 from linverse.sampling.run import Finish
+from linverse.sampling.sampler import chunk_size, part_of
 from linverse.sampling.split_gibbs import OperatorSamples, SplitGibbsOptions, sample_operator
+from linverse.sampling.surrogate import Surrogate, joined, surrogate
 
 SAMPLES = 16  # behind a mean or a std, unless said otherwise
 # Where posteriors are known exactly (benchmarks/convergence.py) the variance of samples is off by a factor of about 1.07 in the median
 # below 2, at most 1.65 in 44 problems; beyond, up to 2.5 in 36. The usual limits, 1.01 to 1.2, are for averages over chains that started
 # anywhere: these start near the posterior, their last states count, and at the default sweeps all of them would be complained of.
 LARGEST_R_HAT = 2.0
+LARGEST_GAP = 1.0  # of the means, in standard deviations
 SLACK = 0.1  # how far the residual may be from σ beyond what chance allows
 
 
 @dataclass(frozen=True)
 class Convergence:
-    """Of each measurement, [B]: the largest `r_hat` of what was watched, and the mean `residual` of its samples, ‖y − Hx‖/(σ√m)."""
+    """Of each measurement, [B].
+
+    The largest `r_hat` of what was watched, NaN for fewer than 8 sweeps; the mean `residual` of its samples, ‖y − Hx‖/(σ√m); the `gap` that
+    is left between what energy and data say of the mean, in standard deviations.
+    """
 
     r_hat: Tensor
     residual: Tensor
+    gap: Tensor
 
     def complaints(self, numbers: int) -> list[str]:
         """What is wrong, in words; `numbers` is m."""
@@ -50,6 +59,11 @@ class Convergence:
             found.append(
                 f"the chains have not forgotten their starts (R-hat {worst:.2f}, where up to {LARGEST_R_HAT:g} is usual): the variance of "
                 "samples rests on the start, and may be off by a factor of two. More `sweeps` help"
+            )
+        if bool((self.gap > LARGEST_GAP).any()):
+            found.append(
+                f"energy and data have not agreed on the mean (they differ by {float(self.gap.max()):.1f} standard deviations, rms): "
+                "compare it with that of samples after some `sweeps`"
             )
         allowed = SLACK + 5 * math.sqrt(0.5 / numbers)
         off = (self.residual - 1).abs() > allowed
@@ -65,7 +79,6 @@ class Convergence:
 class SweepOptions(DrawOptions, total=False):
     """What more can be said of samples by split Gibbs (`sampling.SplitGibbsOptions`)."""
 
-    levels: int
     sweeps: int
     metropolis: bool
 
@@ -78,15 +91,42 @@ class OperatorPosterior(AnyPosterior):
     def __init__(
         self, energy: Energy, measurement: OperatorMeasurement, generator: torch.Generator | None = None
     ) -> None:
-        """The generator draws the samples behind `mean` and `std`; `convergence` tells what to trust."""
+        """The generator draws the samples behind `std`; `convergence` tells what to trust."""
         check_fit(energy, measurement)
         self.energy, self.measurement = energy, in_precision_of(energy, measurement)
         self._generator = generator
+        self._surrogate: Surrogate | None = None
+        self._evaluation: Evaluation | None = None
         self._kept: OperatorSamples | None = None
         self.convergence: Convergence | None = None
 
     def __repr__(self) -> str:
         return f"OperatorPosterior({type(self.energy).__name__}, {self.measurement})"
+
+    # --- in one shot ---------------------------------------------------------------------------------------------------------
+
+    def surrogate(self, *, progress: Progress = silent, chunk: int | None = None) -> Surrogate:
+        """The noisy image and its Σ that say nearly the same of x as the data (32 evaluations, kept)."""
+        if self._surrogate is None:
+            size = chunk_size(chunk, self.measurement.template)
+            firsts = range(0, self.measurement.batch, size)
+            parts = [
+                surrogate(
+                    self.energy,
+                    self.measurement[first : first + size],
+                    report=part_of(progress, k, len(firsts), "matching"),
+                )
+                for k, first in enumerate(firsts)
+            ]
+            self._surrogate = joined(parts)
+        return self._surrogate
+
+    def evaluate(self, *, progress: Progress = silent) -> Evaluation:
+        """Energy, scores, mean and variance at the surrogate, in its basis; exact means for a Gaussian prior, close ones for others."""
+        if self._evaluation is None:
+            found = self.surrogate(progress=progress)
+            self._evaluation = evaluate_in_basis(self.energy, found.coefficients, found.cov)
+        return self._evaluation
 
     # --- samples -------------------------------------------------------------------------------------------------------------
 
@@ -95,8 +135,7 @@ class OperatorPosterior(AnyPosterior):
         n: int,
         path: int = 10,
         *,
-        levels: int = 100,
-        sweeps: int = 20,
+        sweeps: int = 0,
         metropolis: bool = False,
         finish: Finish = "mean",
         generator: torch.Generator | None = None,
@@ -105,15 +144,18 @@ class OperatorPosterior(AnyPosterior):
     ) -> OperatorSamples:
         """n posterior samples of each measurement with all that the sampler reports; rows are sample-major: [n·B, C, H, W].
 
-        `levels` bring the chains from noise to the data, `sweeps` then leave the posterior invariant: more of them, and steps of each
-        `path`, cost proportionally more and come as close to it as you like. `metropolis` takes the exact density of the noisy image for
-        the sweeps. `convergence` holds R-hat and residuals of the last draw; bad ones are warned of.
+        They start from the surrogate. `sweeps` then leave the energy's posterior invariant: more of them, and steps of each `path`, cost
+        proportionally more and come as close to it as you like, where a learned energy is good enough to gain by that. `metropolis` takes
+        the exact density of the noisy image for the sweeps.
+        `convergence` holds R-hat and residuals of the last draw; bad ones are warned of.
         """
         if n < 1:
             raise ValueError(f"the number of samples is at least 1; got {n}")
-        rows = self.measurement[torch.arange(self.measurement.batch).repeat(n)]
-        options = SplitGibbsOptions(levels, sweeps, path, metropolis, finish, chunk)
-        drawn = sample_operator(self.energy, rows, options, generator=generator, progress=progress)
+        options = SplitGibbsOptions(sweeps, path, metropolis, finish, chunk)
+        start, rows = self.surrogate(progress=progress, chunk=chunk), torch.arange(self.measurement.batch).repeat(n)
+        drawn = sample_operator(
+            self.energy, self.measurement[rows], options, start=start[rows], generator=generator, progress=progress
+        )
         self._judge(drawn)
         return drawn
 
@@ -123,7 +165,7 @@ class OperatorPosterior(AnyPosterior):
         if not whole:
             return
         residual = drawn.residual[:whole].unflatten(0, (-1, count)).square().mean(dim=0).sqrt()
-        self.convergence = Convergence(drawn.r_hat(count), residual)
+        self.convergence = Convergence(drawn.r_hat(count), residual, self.surrogate().gap)
         for complaint in self.convergence.complaints(self.measurement.numbers):
             warnings.warn(complaint, stacklevel=4)
 
@@ -149,13 +191,15 @@ class OperatorPosterior(AnyPosterior):
 
     def mean(
         self,
-        samples: int = SAMPLES,
+        samples: int | None = None,
         *,
         generator: torch.Generator | None = None,
         progress: Progress = silent,
         chunk: int | None = None,
     ) -> Tensor:
-        """E[x|y], [B, C, H, W]: the mean of so many chains, each averaged over the second half of its sweeps; its error is below std/√n."""
+        """E[x|y], [B, C, H, W]: in one shot, or the mean of so many chains, each averaged over the second half of its sweeps."""
+        if samples is None:
+            return self.evaluate(progress=progress).mean
         return self._by_measurement(self._several(samples, generator, progress, chunk).average).mean(dim=0)
 
     def std(
@@ -166,7 +210,7 @@ class OperatorPosterior(AnyPosterior):
         progress: Progress = silent,
         chunk: int | None = None,
     ) -> Tensor:
-        """How sure we are of every pixel: the spread of samples, [B, C, H, W]; the same samples as those of `mean`."""
+        """How sure we are of every pixel: the spread of samples, [B, C, H, W]; the same samples as those of `mean(samples)`."""
         return self._by_measurement(self._several(samples or SAMPLES, generator, progress, chunk).samples).std(dim=0)
 
     # --- densities -----------------------------------------------------------------------------------------------------------
@@ -187,16 +231,15 @@ class OperatorPosterior(AnyPosterior):
         squared = seen.normalised_residual(x).square() + math.log(2 * math.pi * seen.variance)
         return -0.5 * seen.numbers * squared - self.energy(x, self.covariance.expand(len(x)))
 
-    # --- what one evaluation cannot say ----------------------------------------------------------------------------------------
+    # --- what there is not ----------------------------------------------------------------------------------------
 
     def _without_a_basis(self, what: str) -> NoReturn:
-        raise TypeError(f"{what}: no basis diagonalises this operator. There are sample, mean, std, log_prob and rank")
+        raise TypeError(
+            f"{what}: no basis diagonalises this operator. There are evaluate, sample, mean, std, log_prob and rank"
+        )
 
     def lift(self, generator: torch.Generator | None = None, *, random_fill: bool = True) -> NoReturn:
         self._without_a_basis("the data are no noisy image with a Σ of ours")
-
-    def evaluate(self) -> NoReturn:
-        self._without_a_basis("there is no one-shot answer")
 
     def coefficient_std(self) -> NoReturn:
         self._without_a_basis("there are no coefficients")

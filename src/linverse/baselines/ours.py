@@ -59,14 +59,14 @@ def solve(
     temperature: float = 1.0,
     finish: Literal["mean", "sample"] = "mean",
     average: int = 1,
-    sweeps: int = 20,
+    sweeps: int = 0,
     general: bool = False,
 ) -> Solution:
     """One posterior sample per row: `steps`·(1 + `corrector_steps`) + 1 evaluations, each with its gradient.
 
-    An operator that no basis diagonalises is sampled by split Gibbs, with so many exact `sweeps`, 10 steps for each of them, whatever else
-    is said; the `average` then is that of chains over half of their sweeps. `general` does so with any operator: for a Σ
-    that the energy does not know.
+    An operator that no basis diagonalises is sampled from its surrogate, and by so many exact `sweeps` of split Gibbs, whatever else is
+    said; the `average` then is that of chains over half of their sweeps. `general` does so with any operator: for a Σ that the energy does
+    not know.
 
     It ends with the mean at the floor, as the paper's does; `finish` = "sample" adds the variance that is left there. The `average` of
     several samples comes close to the posterior mean: the least error, and less detail than any image has.

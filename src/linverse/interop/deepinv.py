@@ -55,13 +55,10 @@ class DeepinvReconstructor(dinv.models.Reconstructor):
         shape = self.energy.shape if None not in self.energy.shape else physics.A_adjoint(y[:1]).shape[1:]
         degradation = from_physics(physics, tuple(shape))
         posterior = Posterior(self.energy, degradation.from_raw(y), generator, check=False)
-        if isinstance(
-            posterior, OperatorPosterior
-        ):  # nothing is known in one evaluation where no basis diagonalises the operator
-            drawn = posterior.draw(self.samples, levels=self.steps, generator=generator)
-            return drawn.average.unflatten(0, (self.samples, -1)).mean(dim=0).to(y)
         if self.answer == "mean":
             return posterior.mean().to(y)
+        if isinstance(posterior, OperatorPosterior):
+            return posterior.sample(self.samples, generator=generator).mean(dim=0).to(y)
         return posterior.sample(self.samples, self.steps, generator=generator).mean(dim=0).to(y)
 
 

@@ -49,15 +49,27 @@ def couple(energy: Energy, seen: OperatorMeasurement) -> Covariance:
 
 
 def seen_spectrum(linear: LinearMap) -> Covariance:
-    """d in Fourier, one for all channels, by the products of random images v with HᵀHv: d_k = Σ_v v_k (HᵀHv)_k / Σ_v v_k²."""
+    """d in Fourier, one for all channels, smoothed; what was hardly seen counts as seen a little."""
+    gains = seen_gains(linear, "fourier")
+    return identity("fourier", linear.shape, linear.like).with_log_variance(
+        gains.clamp_min(FAINTEST * float(gains.max())).log()
+    )
+
+
+def seen_gains(linear: LinearMap, basis: str) -> Tensor:
+    """d = diag(QᵀHᵀHQ), one for all channels, [1, 1, H, W], by random images v: d_k = Σ_v v_k (HᵀHv)_k / Σ_v v_k².
+
+    Exact if HᵀH is diagonal there. In Fourier both sums are those of neighbouring frequencies, too: few probes do.
+    """
     channels, height, width = linear.shape
     count = max(PROBES[0], min(PROBES[1], PROBE_PIXELS // (height * width)))
     probes = normal_like(linear.like.expand(count, -1, -1, -1), keyed_generator("coupling"))
-    basis = identity("fourier", (channels, height, width), linear.like)
-    v, seen = basis.analysis(probes), basis.analysis(linear.adjoint(linear.forward(probes)))
-    products = [_smooth(_even(t.sum(dim=(0, 1)))) for t in (v * seen, v.square())]
-    gains = products[0] / products[1]
-    return basis.with_log_variance(gains.clamp_min(FAINTEST * float(gains.max())).log()[None, None])
+    template = identity(basis, (channels, height, width), linear.like)
+    v, seen = template.analysis(probes), template.analysis(linear.adjoint(linear.forward(probes)))
+    sums = [t.sum(dim=(0, 1)) for t in (v * seen, v.square())]
+    if basis == "fourier":
+        sums = [_smooth(_even(t)) for t in sums]
+    return (sums[0] / sums[1]).clamp_min(0)[None, None]
 
 
 def _even(values: Tensor) -> Tensor:

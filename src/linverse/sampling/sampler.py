@@ -279,6 +279,6 @@ def _corrector(
     return correct
 
 
-def part_of(progress: Progress, number: int, count: int) -> Report:
+def part_of(progress: Progress, number: int, count: int, task: str = "sampling") -> Report:
     """One chunk's progress as a part of all."""
-    return lambda done, total: progress("sampling", number * total + done, count * total)
+    return lambda done, total: progress(task, number * total + done, count * total)

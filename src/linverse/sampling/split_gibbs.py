@@ -5,13 +5,11 @@ path from ρ²I to the floor, whatever the prior. z|x is Gaussian, whatever H.
     exact     z = x + Σ_z^{½}v with a Σ_z as loud as H allows (`coupling`): the law of x is the posterior itself, and
                   z|x = N(x + Σ_zHᵀ(y − Hx)/σ², Σ_z^{½}(I − A)Σ_z^{½}),   √(I − A) by Chebyshev polynomials of A.
               A sweep moves what y does not determine by Σ_z: directions of posterior variance V mix in about V/λ_z sweeps.
-    start     From draws of the energy's Gaussian, ρ falls from afar to that level in many steps of one evaluation, with z's noise σ²I:
-                  z|x ∝ N(z; x, ρ²I) N(y; Hz, σ²I),   by perturbing both Gaussians and one solution by conjugate gradients,
-                  x ← E[x|z].
-              Means instead of samples: too narrow a law, which the sweeps widen, but chains that are not led astray by early details
-              (200 random projections of garments: the mean of 8 samples has 22.3 dB, and 19.5 dB when x|z is sampled at 30 levels).
+    start     A path from the surrogate of the measurement, and a linear map (`surrogate`): samples of a law with about the posterior's mean
+              and spread. With learned energies it is the better answer by itself: each sweep adds what the energy gets wrong (30 angles
+              of garments, mean of 8 samples: 23.8 dB, after 4 sweeps 23.1, after 20 22.2).
 All that is approximate in the exact sweeps is the path of x|z, whose error is of second order in its step. They are local: how often each
-of several *separate* kinds of image appears is decided by the start, where ρ passes the distance between them, and R-hat tells.
+of several *separate* kinds of image appears is decided by the start, and R-hat tells.
 
 With `metropolis` the sweeps are MALA moves of z on its exact density, known because energies are normalised at *every* noise level,
     p(z | y) ∝ exp(−U(z, ρ²I)) N(y; Hz, σ²I − ρ²HHᵀ),
@@ -30,7 +28,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance import Covariance
-from linverse.energy import Energy, evaluate_in_basis, floor_covariance
+from linverse.energy import Energy, floor_covariance
 from linverse.operator_measurement import OperatorMeasurement
 from linverse.progress import Progress, silent
 from linverse.rng import keyed_generator, normal_like
@@ -41,31 +39,28 @@ from linverse.sampling.evaluator import Evaluator
 from linverse.sampling.langevin import MALA, begin_chain, warm_up
 from linverse.sampling.run import Finish, Report
 from linverse.sampling.sampler import SamplerOptions, chunk_size, part_of, sample_in_basis
+from linverse.sampling.surrogate import Surrogate, moved, surrogate
 from linverse.sampling.targets import OperatorTarget
 
 # ρ²‖H‖²/σ² of Metropolis moves, whose steps are bound by the steepest direction of z's density
 METROPOLIS_COUPLING = 0.5
-FAR = 10.0  # ρ² of the first level of the start: images in [0, 1] are lost in it
 SHORT = 100.0  # paths end at ρ²/SHORT, but for the last one: what they leave drowns in the noise of the next z
 PROBES = 8  # directions in which the chains are watched
 
 
 @dataclass(frozen=True)
 class SplitGibbsOptions:
-    """`levels` of the start, exact `sweeps` after it, steps of each `path` of x|z (twice as many at the end)."""
+    """Exact `sweeps` after the start, and steps of each `path` of x|z (twice as many at the end)."""
 
-    levels: int = 100
-    sweeps: int = 20
+    sweeps: int = 0
     path: int = 10
     metropolis: bool = False
     finish: Finish = "mean"
     chunk: int | None = None
 
     def __post_init__(self) -> None:
-        if min(self.levels, self.path) < 1 or self.sweeps < 0:
-            raise ValueError(
-                f"levels and path are at least 1, sweeps at least 0; got {self.levels}, {self.path} and {self.sweeps}"
-            )
+        if self.path < 1 or self.sweeps < 0:
+            raise ValueError(f"path is at least 1, sweeps at least 0; got {self.path} and {self.sweeps}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -109,10 +104,11 @@ def sample_operator(
     measurement: OperatorMeasurement,
     options: SplitGibbsOptions | None = None,
     *,
+    start: Surrogate | None = None,
     generator: torch.Generator | None = None,
     progress: Progress = silent,
 ) -> OperatorSamples:
-    """One sample for each row of a measurement; `chunk` rows are held in memory at a time."""
+    """One sample for each row of a measurement; `chunk` rows are held in memory at a time. `start` is its surrogate, if that is known."""
     options = options or SplitGibbsOptions()
     measurement = _within_reach(energy, measurement)
     size = chunk_size(options.chunk, measurement.template)
@@ -122,7 +118,9 @@ def sample_operator(
     with torch.no_grad():
         try:
             for number, first in enumerate(starts):
-                runs.append(Chains(energy, measurement[first : first + size], options, generator))
+                rows = measurement[first : first + size]
+                begin = surrogate(energy, rows) if start is None else start[first : first + size]
+                runs.append(Chains(energy, rows, begin, options, generator))
                 runs[-1].go(part_of(progress, number, len(starts)))
         except KeyboardInterrupt:
             completed = False
@@ -168,6 +166,7 @@ class Chains:
 
     energy: Energy
     seen: OperatorMeasurement
+    start: Surrogate
     options: SplitGibbsOptions
     generator: torch.Generator | None
     x: Tensor | None = field(default=None, init=False)
@@ -179,22 +178,18 @@ class Chains:
 
     def go(self, report: Report) -> None:
         """The start, and the exact sweeps."""
-        levels, sweeps = self.levels(), self.options.sweeps
-        total = len(levels) + sweeps
-        x = self.begin()
-        for done, variance in enumerate(levels):
-            z = self.far_draw(x, variance)
-            self.x = x = (
-                self.last(z, self.template.isotropic(variance)) if done + 1 == total else self.mean(z, variance)
-            )
-            report(done + 1, total)
+        sweeps = self.options.sweeps
+        z, cov = self.start.cov.synthesis(self.start.coefficients), self.start.cov
+        self.evaluations += self.start.evaluations
+        self.x = x = moved(self.start, self.seen, self.between(z, cov) if sweeps else self.last(z, cov))
+        report(1, 1 + sweeps)
         moves = self.metropolis(x) if self.options.metropolis else self.gibbs(x)
         for done, image in enumerate(moves):
             self.x = image
             self.trace.append(self.watch(image))
             if 2 * done >= sweeps:
                 self.total = self.total + image
-            report(len(levels) + done + 1, total)
+            report(2 + done, 1 + sweeps)
         self.arrived = True
 
     def images(self) -> Tensor:
@@ -224,25 +219,7 @@ class Chains:
         """Σ_z of the exact sweeps."""
         return couple(self.energy, self.seen)
 
-    def levels(self) -> list[float]:
-        """ρ² of the start, from afar down to that of white sweeps."""
-        top, bottom = max(min(FAR, self.energy.range.maximum), self.coupling), self.coupling
-        steps = max(self.options.levels - 1, 1)
-        return [top * (bottom / top) ** (k / steps) for k in range(self.options.levels)]
-
     # --- x given z, and z given x --------------------------------------------------------------------------------------------
-
-    def begin(self) -> Tensor:
-        """Draws of the energy's own Gaussian."""
-        mean, prior = self.energy.gaussian(self.template)
-        noise = normal_like(self.seen.raw.new_empty(self.seen.shape), self.generator)
-        return self.template.synthesis(mean + prior.sqrt() * noise)
-
-    def mean(self, z: Tensor, variance: float) -> Tensor:
-        """E[x|z] for z = x + N(0, `variance`)."""
-        self.evaluations += 1
-        cov = self.template.isotropic(variance).expand(len(z))
-        return evaluate_in_basis(self.energy, cov.analysis(z), cov).mean
 
     def between(self, z: Tensor, noise: Covariance) -> Tensor:
         """x given z for the next z: a path that ends early, and the variance that is left there."""
@@ -267,12 +244,6 @@ class Chains:
             raise KeyboardInterrupt
         self.evaluations += found.evaluations
         return found.samples
-
-    def far_draw(self, x: Tensor, variance: float) -> Tensor:
-        """z ∝ N(z; x, ρ²I) N(y; Hz, σ²I): the proximal point of a perturbed x under perturbed data."""
-        noise = math.sqrt(self.seen.variance) * normal_like(self.seen.raw, self.generator)
-        perturbed = OperatorMeasurement(self.seen.raw + noise, self.seen.linear, self.seen.variance)
-        return perturbed.proximal(x + math.sqrt(variance) * normal_like(x, self.generator), variance)
 
     def exact_draw(self, x: Tensor, noise: Covariance) -> Tensor:
         """z ~ N(x + Σ_zHᵀ(y − Hx)/σ², Σ_z^{½}(I − A)Σ_z^{½})."""
