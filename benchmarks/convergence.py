@@ -3,8 +3,8 @@
     python benchmarks/convergence.py     (about two minutes)
 
 Each problem is a digit of the mixture, 16 random projections and noise of some level; 48 samples from the surrogate alone, or after some
-sweeps of split Gibbs. Printed are, by R-hat (which takes sweeps), the factors between the variance of their samples, summed over pixels, and
-the exact one: what the limit of `operator_posterior` rests on.
+sweeps of split Gibbs. Printed are, by R-hat (which takes sweeps), the factors between the variance of their samples,
+summed over pixels, and the exact one: what the limit of `operator_posterior` rests on.
 """
 
 from __future__ import annotations
