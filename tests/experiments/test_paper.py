@@ -161,6 +161,19 @@ def test_page_shows_every_item_and_only_what_the_records_say(tmp_path: Path) -> 
     assert text == page.render_page(tmp_path, "../results")
 
 
+def test_page_says_which_records_are_of_earlier_weights(tmp_path: Path) -> None:
+    known = {item.name: item for item in ITEMS}
+    made = record()
+    made["provenance"]["models"] = model_files(asdict(known["gumbel"].chosen({})))
+    (tmp_path / "gumbel.json").write_text(json.dumps(made))
+    assert "earlier weights" not in page.render_page(tmp_path, ".")
+    made["provenance"]["models"] = {"model": "0" * 64}
+    (tmp_path / "gumbel.json").write_text(json.dumps(made))
+    text = page.render_page(tmp_path, ".")
+    assert text.count("confirmed (of earlier weights)") == 1
+    assert text.count("the weights have changed since") == 1
+
+
 def test_a_quick_record_is_not_judged_on_the_page(tmp_path: Path) -> None:
     (tmp_path / "gumbel.json").write_text(json.dumps(record(quick=True, verdicts=(NOT_JUDGED, NOT_JUDGED))))
     text = page.render_page(tmp_path, ".")

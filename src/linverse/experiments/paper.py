@@ -168,9 +168,13 @@ def is_current(record: dict[str, Any] | None, options: Any, quick: bool) -> bool
     if record is None or record["provenance"]["quick"] != quick or "verdicts" not in record:
         return False
     wanted = {} if options is None else asdict(options)
-    made = record["provenance"]
-    same = {key: _listed(value) for key, value in wanted.items()} == made.get("options")
-    return same and made.get("models") == ({} if options is None else model_files(wanted))
+    same = {key: _listed(value) for key, value in wanted.items()} == record["provenance"].get("options")
+    return same and has_present_weights(record, options)
+
+
+def has_present_weights(record: dict[str, Any], options: Any) -> bool:
+    """Whether a record was made of the weights as they are now."""
+    return bool(record["provenance"].get("models") == ({} if options is None else model_files(asdict(options))))
 
 
 def _listed(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """`docs/paper.md`: every table and figure of the paper beside ours, from the records alone, and the runs that make them.
 
 Nothing on the page is written by hand but its first lines: what an item is called comes from `experiments.paper`, all else from its
-record. The same records give the same page.
+record, and whether the weights are still those that it was made of. The same records and weights give the same page.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from linverse.experiments.claims import CONFIRMED, NOT_JUDGED, REFUTED, UNTESTABLE
-from linverse.experiments.paper import ITEMS, PaperItem, is_current, missing_models
+from linverse.experiments.paper import ITEMS, PaperItem, has_present_weights, is_current, missing_models
 from linverse.files import make_folder, read_object, write_whole
 from linverse.progress import Progress, silent
 from linverse.report.experiments import write_experiment
@@ -35,18 +35,22 @@ smaller than the paper's, so that numbers are to be compared down a column, not 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an item: its record, or why there is none."""
+    """What became of an item: its record, or why there is none; `earlier`: its record is of weights that have changed since."""
 
     item: PaperItem
     record: dict[str, Any] | None
     reason: str = ""
+    earlier: bool = False
 
     @property
     def verdict(self) -> str:
         """In a few words."""
         if self.record is None:
             return self.reason
-        counts = Counter(verdict["verdict"] for verdict in self.record["verdicts"])
+        return self._counted(self.record) + " (of earlier weights)" * self.earlier
+
+    def _counted(self, record: dict[str, Any]) -> str:
+        counts = Counter(verdict["verdict"] for verdict in record["verdicts"])
         if not counts:
             return "shown"
         if len(counts) == 1:
@@ -110,9 +114,14 @@ def stored(out: Path) -> list[Outcome]:
     found = []
     for item in ITEMS:
         record = read_record(item, out)
-        missing = [] if record is not None else missing_models(item.chosen({}))
-        reason = f"left out: the model {', '.join(missing)} is not bundled" if missing else "not run"
-        found.append(Outcome(item, record, "" if record is not None else reason))
+        options = item.chosen({})
+        if record is not None:
+            found.append(Outcome(item, record, earlier=not has_present_weights(record, options)))
+            continue
+        missing = missing_models(options)
+        found.append(
+            Outcome(item, None, f"left out: the model {', '.join(missing)} is not bundled" if missing else "not run")
+        )
     return found
 
 
@@ -163,16 +172,21 @@ def render_item(outcome: Outcome, folder: str) -> str:
     departures = record["paper"].get("departures", [])
     if departures:
         parts.append("Where we depart from the paper: " + "; ".join(departures) + ".")
-    parts.append(origin(item, record))
+    parts.append(origin(outcome, record))
     return "\n\n".join(parts)
 
 
-def origin(item: PaperItem, record: dict[str, Any]) -> str:
+def origin(outcome: Outcome, record: dict[str, Any]) -> str:
     """Command, weights, revision and seconds of a record."""
     made = record["provenance"]
     weights = [f"{name} {digest[:12]}" for name, digest in made["weights"].items()]
-    facts = [f"`{item.command()}`", f"version {made['linverse']}", f"{made['processor_seconds']:.0f} processor seconds"]
+    facts = [
+        f"`{outcome.item.command()}`",
+        f"version {made['linverse']}",
+        f"{made['processor_seconds']:.0f} processor seconds",
+    ]
     facts += [f"weights {', '.join(weights)}"] if weights else []
+    facts += ["the weights have changed since"] if outcome.earlier else []
     return "<sub>" + " · ".join(facts) + "</sub>"
 
 
