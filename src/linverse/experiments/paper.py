@@ -124,7 +124,7 @@ ITEMS: tuple[PaperItem, ...] = (
         "solvers",
         "Inpainting and deblurring of CIFAR-10",
         "table 1 (inv_problems)",
-        {"model": "cifar10", "data": "cifar10"},
+        {"model": "cifar10", "data": "cifar10", "images": 64},
     ),
     PaperItem(
         "cifar10-gumbel",
