@@ -57,8 +57,10 @@ from linverse.models.bases import image_moments, mean_and_variance
 from linverse.models.bases.moments import ImageMoments
 from linverse.models.classifier import ClassifierConfig, DigitClassifier
 from linverse.models.losses import score_errors
+from linverse.progress import silent
 from linverse.report import paper as page
 from linverse.report.experiments import write_experiment
+from linverse.report.experiments.solvers import draw as draw_solvers
 from linverse.rng import keyed_generator
 from linverse.training.batches import draw_parts
 from linverse.training.presets import PRESETS
@@ -475,6 +477,26 @@ def test_experiment_gives_record_picture_tables_and_verdicts(
         "measurement-design",
     ):  # other counts and metrics here
         assert all(f"{quantity}_low" in found["metrics"] for quantity in claimed)
+
+
+@pytest.mark.filterwarnings("ignore:.*")
+def test_images_that_may_not_be_passed_on_are_not_drawn(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solvers, "available_metrics", lambda: ["PSNR"])
+    monkeypatch.setattr(solvers, "QUICK_METHODS", ("posterior-mean", "dps:steps=3", "ours:steps=3"))
+    monkeypatch.setattr(solvers, "may_be_shown", lambda data: data != "digits")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = solvers.run(tmp_path, True, silent, chosen_options("solvers", models))
+    for task in found.found:
+        images = (task.truth, task.measured, task.missing, *task.restored.values())
+        assert all(len(x) == 0 for x in images)
+        shown = task.measures["PSNR"]
+        assert set(shown) == {"posterior-mean", "dps", "ours"}
+        assert all(value.low <= value.estimate <= value.high for value in shown.values())
+    figure = draw_solvers(found.found)
+    labels = {text.get_text() for axes in figure.axes for text in axes.get_yticklabels()}
+    assert "ours" in labels
 
 
 def claims_of(name: str) -> tuple[Claim, ...]:

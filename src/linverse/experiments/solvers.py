@@ -18,6 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from linverse.data.catalogue import may_be_shown
 from linverse.degradations.masks import Masking
 from linverse.energy import fixed_shape
 from linverse.evaluation import EvaluationFolder, EvaluationSetting, Plan, make_plan, parse_contender, run_units
@@ -65,13 +66,17 @@ SHOWN = 6
 
 @dataclass(frozen=True)
 class TaskGallery:
-    """What the figure shows of a task: truth and measurement, [n, C, H, W], the mask of what was not measured, and each method's."""
+    """What the figure shows of a task: truth and measurement, [n, C, H, W], the mask of what was not measured, and each method's.
+
+    No images (n = 0) where they may not be passed on: then the intervals of each method's `measures` are drawn.
+    """
 
     title: str
     truth: Tensor
     measured: Tensor
     missing: Tensor
     restored: dict[str, Tensor]
+    measures: dict[str, dict[str, Interval]]
 
 
 def short(label: str) -> str:
@@ -169,12 +174,14 @@ def column(pair: dict[str, Any], metric: str) -> Tensor | None:
     return None
 
 
-def gallery(plan: Plan, store: EvaluationFolder, task_number: int, title: str) -> TaskGallery:
-    """The first images of a task."""
+def gallery(
+    plan: Plan, store: EvaluationFolder, task_number: int, title: str, metrics: dict[str, float]
+) -> TaskGallery:
+    """The first images of a task, and its numbers out of all metrics."""
     task = plan.tasks[task_number]
     unit = Unit(task, None, 0)
-    shown = min(SHOWN, len(plan.images(unit)))
-    seen = task.degradation.from_raw(plan.raw(unit)[:shown])
+    shown = min(SHOWN, len(plan.images(unit))) if may_be_shown(plan.setting.data) else 0
+    seen = task.degradation.from_raw(plan.raw(unit))
     truth = plan.images(unit)[:shown]
     skipped = plan.skipped()
     restored = {
@@ -183,13 +190,23 @@ def gallery(plan: Plan, store: EvaluationFolder, task_number: int, title: str) -
         if (task.label, c.label) not in skipped and store.done(Unit(task, c, 0))
     }
     missing = torch.zeros_like(truth[:, :1], dtype=torch.bool)
-    measured = seen.raw
+    measured = seen.raw[:shown]
     if isinstance(task.degradation, Masking):
         size = (truth.shape[2], truth.shape[3])
         missing = ~task.degradation.mask_for(size)[:shown].any(dim=1, keepdim=True).expand_as(missing)
     elif measured.shape != truth.shape:
-        measured = torch.nn.functional.interpolate(measured, truth.shape[-2:])
-    return TaskGallery(title, truth, measured, missing, restored)
+        measured = torch.nn.functional.interpolate(seen.raw, truth.shape[-2:])[:shown]
+    measures = {
+        name: {
+            method: interval_of(metrics, quantity)
+            for method in restored
+            if (quantity := f"{task.label}: {name} of {method}") in metrics
+        }
+        for name in ("PSNR", "LPIPS", "DISTS")
+    }
+    return TaskGallery(
+        title, truth, measured, missing, restored, {name: each for name, each in measures.items() if each}
+    )
 
 
 # --- the experiment --------------------------------------------------------------------------------------------------------------------
@@ -211,7 +228,7 @@ def run(out: Path, quick: bool, progress: Progress, options: SolversOptions) -> 
         features = {short(c.label): pair_tensors(plan, store, plan.tasks[number], c, "features") for c in done}
         metrics |= kernel_metrics(task, features, pair_tensors(plan, store, plan.tasks[number], None, "features"))
         metrics |= {f"{task}: seconds of {short(c.label)}": timings["tasks"][task][c.label]["per_image"] for c in done}
-        galleries.append(gallery(plan, store, number, title))
+        galleries.append(gallery(plan, store, number, title, metrics))
     claims = testable(table.claims, plan)
     tables = tuple(comparison_table(table, task, metrics, plan) for task in table.tasks)
     paper = {
