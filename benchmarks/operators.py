@@ -1,26 +1,29 @@
 """Any linear operator: how good are one sample and the mean of several, are the data explained, and what does it cost?
 
     python benchmarks/operators.py [--images 16] [--samples 8] [--tasks tomography projections] [--tune 8] [--model fashion-mnist]
+    python benchmarks/operators.py --images 64 --tasks box blur --tune 16 --out build/operators.json
 
 Held-out garments; ‖H‖ = 1 and σ = 0.05 for tomography from 30 angles and 200 of 784 random projections; box and blur at σ = 0.01. Ours,
 and the rivals that take any operator (DiffPIR, MMPS, ΠGDM, DPS), DDRM besides where a basis diagonalises H, each at its original setting
 and, with `--tune N`, at the best of a small search on N *training* images (PSNR of one sample). Columns:
     PSNR of one sample (mean over samples) and of the mean of all of them (ours: also in one shot), dB
-    LPIPS of one sample, where its weights are installed
+    LPIPS of one sample, where its weights are installed, and by how much that is above ours, image by image, ± 2 standard errors
     ‖y − Hx‖/(σ√m) of one sample, and its range
-    coverage of the 90 % intervals mean ± 1.645·spread·√(1+1/n), over pixels whose spread is not negligible
+    coverage of the 90 % intervals mean ± t·spread·√(1+1/n), t of Student's law, over pixels whose spread is not negligible
     seconds per image for all samples, measured side by side in this run; evaluations of the network per sample
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -95,7 +98,28 @@ def rival(name: str, network: Any, degradation: Degradation, raw: Tensor, n: int
     return Drawn(found.samples.unflatten(0, (n, -1)), found.seconds, found.evaluations)
 
 
-def report(label: str, drawn: Drawn, truth: Tensor, degradation: Degradation, raw: Tensor) -> None:
+def student(n: int, tail: float = 0.05) -> float:
+    """What Student's law with n−1 degrees of freedom exceeds in so many cases, by summing its density."""
+    t = torch.linspace(0, 200, 2_000_001, dtype=torch.float64)
+    density = (1 + t.square() / (n - 1)) ** (-n / 2)
+    below = density.cumsum(0) - 0.5 * (density + density[0])
+    return float(t[torch.searchsorted(below, below[-1] * (1 - 2 * tail))])
+
+
+def paired(values: Tensor, ours: Tensor | None) -> str:
+    """Their mean, and by how much they are above ours."""
+    if ours is None:
+        return f"{float(values.mean()):.3f}"
+    more = values - ours
+    return (
+        f"{float(values.mean()):.3f} ({float(more.mean()):+.3f} ± {2 * float(more.std()) / math.sqrt(len(more)):.3f})"
+    )
+
+
+def report(
+    label: str, drawn: Drawn, truth: Tensor, degradation: Degradation, raw: Tensor, ours: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Print a line, and return its numbers; LPIPS is set beside that of `ours`."""
     samples = drawn.samples
     n, count = samples.shape[:2]
     flat = samples.flatten(0, 1)
@@ -106,19 +130,31 @@ def report(label: str, drawn: Drawn, truth: Tensor, degradation: Degradation, ra
     measured = seen.numbers if isinstance(seen, OperatorMeasurement) else int(seen.measured.expand_as(flat[:1]).sum())
     misfit = ((seen.residual(flat).square() * weight).flatten(1).sum(1) / measured).sqrt()
     mean, spread = samples.mean(0), samples.std(0)
-    inside = (mean - truth).abs() <= 1.645 * spread * math.sqrt(1 + 1 / n)
+    inside = (mean - truth).abs() <= student(n) * spread * math.sqrt(1 + 1 / n)
     known = spread > 1e-3
     better = "" if drawn.mean is None else f" (one shot {float(psnr(drawn.mean, truth).mean()):.2f})"
     name = "LPIPS-Alex"
-    lpips = (
-        float(METRICS[name].function(samples[0].clamp(0, 1), truth).mean()) if name in available_metrics() else math.nan
-    )
+    lpips = torch.full((count,), math.nan)
+    if name in available_metrics():
+        lpips = METRICS[name].function(samples[0].clamp(0, 1), truth)
+    found = {
+        "method": label,
+        "psnr of one": psnr(samples, truth).mean(0).tolist(),
+        "psnr of the mean": psnr(mean, truth).tolist(),
+        "lpips": lpips.tolist(),
+        "residual": misfit.tolist(),
+        "coverage": float(inside[known].double().mean()),
+        "seconds": drawn.seconds / count,
+        "evaluations": drawn.evaluations,
+    }
+    beside = paired(lpips, None if ours is None else torch.tensor(ours["lpips"]))
     print(
         f"  {label:42s} one {float(psnr(samples, truth).mean()):5.2f}  mean of {n} {float(psnr(mean, truth).mean()):5.2f}{better}  "
-        f"LPIPS {lpips:.3f}  residual {float(misfit.mean()):.2f} [{float(misfit.min()):.2f}, {float(misfit.max()):.2f}]  "
-        f"90 % covers {float(inside[known].double().mean()):.2f}  {drawn.seconds / count:.1f} s, {drawn.evaluations} evaluations",
+        f"LPIPS {beside}  residual {float(misfit.mean()):.2f} [{float(misfit.min()):.2f}, {float(misfit.max()):.2f}]  "
+        f"90 % covers {found['coverage']:.2f}  {drawn.seconds / count:.1f} s, {drawn.evaluations} evaluations",
         flush=True,
     )
+    return found
 
 
 def settings_of(name: str) -> Iterator[dict[str, Any]]:
@@ -151,29 +187,35 @@ def main() -> None:
     parser.add_argument("--score-model", default="fashion-mnist-score", help='"energy" for the energy itself')
     parser.add_argument("--data", default="fashion-mnist")
     parser.add_argument("--metropolis", action="store_true", help="ours with Metropolis moves besides")
+    parser.add_argument("--out", type=Path, help="a JSON file for the numbers of every image")
     options = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     energy = load_energy(options.model)
     network = EnergyDenoiser(energy) if options.score_model == "energy" else load_denoiser(options.score_model)
     truth = held_out(options.data, options.images, SHAPE).x
+    found: dict[str, list[dict[str, Any]]] = {}
     for task in options.tasks:
         degradation = TASKS[task]()
         raw = degradation.measure(truth, keyed_generator("benchmark", task)).raw
         print(f"{task}: {len(truth)} images, data of {'×'.join(map(str, raw.shape[1:]))}, σ = {degradation.sigma:g}")
+        rows = found[task] = []
         for metropolis in (False, True)[: 1 + options.metropolis]:
             drawn = ours(energy, degradation, raw, options.samples, options.sweeps, metropolis)
-            report(f"ours, {options.sweeps} sweeps{', Metropolis' * metropolis}", drawn, truth, degradation, raw)
+            label = f"ours, {options.sweeps} sweeps{', Metropolis' * metropolis}"
+            rows.append(report(label, drawn, truth, degradation, raw))
         for name in options.rivals:
             try:
-                report(name, rival(name, network, degradation, raw, options.samples, {}), truth, degradation, raw)
+                settings = {"": {}}
                 if options.tune:
                     best = tuned(name, network, degradation, options.tune, options.data)
-                    label = f"{name} ({', '.join(f'{k}={v}' for k, v in best.items())})"
-                    report(
-                        label, rival(name, network, degradation, raw, options.samples, best), truth, degradation, raw
-                    )
+                    settings[f" ({', '.join(f'{k}={v}' for k, v in best.items())})"] = best
+                for words, chosen in settings.items():
+                    drawn = rival(name, network, degradation, raw, options.samples, chosen)
+                    rows.append(report(name + words, drawn, truth, degradation, raw, rows[0]))
             except NotApplicable as reason:
                 print(f"  {name:42s} {reason}")
+        if options.out:
+            options.out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
