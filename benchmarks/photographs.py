@@ -244,8 +244,8 @@ def by_samples(
 ) -> list[Row]:
     """Mean in one shot, mean of samples with its coverage, and one sample by LPIPS."""
     posterior = Posterior(energy, degradation.from_raw(y))
-    mean, std = posterior.mean(), posterior.std()
     row = scored("ours, one evaluation", lambda _: posterior.mean(), y, x, where=where, perceptual=True)
+    mean, std = posterior.mean(), posterior.std()  # of the same evaluation
     rows = [row | {"coverage_90": held(mean, std, x, where)}]
     if not given.samples:
         return rows
@@ -298,6 +298,7 @@ def code(energy: Any, images: dict[str, Tensor], given: argparse.Namespace) -> l
     rows = []
     for name, x in images.items():
         start = time.monotonic()
+        x = (x * 255).round() / 255  # lumas of colour pictures are no bytes
         bits = code_length(energy, x, draws=1).mean
         rows.append({"method": "ours (bound)", "picture": name, "bits": bits, "seconds": time.monotonic() - start})
         pixels = (as_array(x) * 255).round().astype(np.uint8)
