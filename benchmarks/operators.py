@@ -5,7 +5,7 @@
 
 Held-out garments; ‖H‖ = 1 and σ = 0.05 for tomography from 30 angles and 200 of 784 random projections; box and blur at σ = 0.01. Ours,
 and the rivals that take any operator (DiffPIR, MMPS, ΠGDM, DPS), DDRM besides where a basis diagonalises H, each at its original setting
-and, with `--tune N`, at the best of a small search on N *training* images (PSNR of one sample). Columns:
+and, with `--tune N`, at the best of a small search on N *training* images (PSNR of one sample), where that is another one. Columns:
     PSNR of one sample (mean over samples) and of the mean of all of them (ours: also in one shot), dB
     LPIPS of one sample, where its weights are installed, and by how much that is above ours, image by image, ± 2 standard errors
     ‖y − Hx‖/(σ√m) of one sample, and its range
@@ -22,6 +22,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from inspect import signature
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,12 @@ def settings_of(name: str) -> Iterator[dict[str, Any]]:
         yield dict(zip(grid, values, strict=True))
 
 
+def defaults(name: str) -> dict[str, Any]:
+    """The original settings of what is searched."""
+    parameters = signature(METHODS[name].solve).parameters
+    return {key: parameters[key].default for key in SEARCH[name]}
+
+
 def tuned(name: str, network: Any, degradation: Degradation, count: int, data: str) -> dict[str, Any]:
     """The setting of the search with the best PSNR of one sample on training images."""
     truth = held_out(data, count, SHAPE, split="train").x
@@ -208,7 +215,8 @@ def main() -> None:
                 settings = {"": {}}
                 if options.tune:
                     best = tuned(name, network, degradation, options.tune, options.data)
-                    settings[f" ({', '.join(f'{k}={v}' for k, v in best.items())})"] = best
+                    if best != defaults(name):
+                        settings[f" ({', '.join(f'{k}={v}' for k, v in best.items())})"] = best
                 for words, chosen in settings.items():
                     drawn = rival(name, network, degradation, raw, options.samples, chosen)
                     rows.append(report(name + words, drawn, truth, degradation, raw, rows[0]))

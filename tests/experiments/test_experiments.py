@@ -7,6 +7,7 @@ import importlib
 import json
 import math
 import subprocess
+import sys
 from pathlib import Path
 from statistics import NormalDist
 
@@ -334,3 +335,10 @@ def test_style_is_left_behind() -> None:
     with figures.style():
         assert not matplotlib.rcParams["axes.spines.top"]
     assert dict(matplotlib.rcParams) == before
+
+
+def test_processor_time_counts_what_was_started() -> None:
+    """Some experiments measure in processes of their own."""
+    before = framework.processor_time()
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
+    assert framework.processor_time() - before >= 0.3

@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import math
+import os
 import platform
 import subprocess
 import time
@@ -96,6 +97,11 @@ def experiment_options(name: str) -> type[Any] | None:
     return options
 
 
+def processor_time() -> float:
+    """Seconds of processors that this process and those it has started and waited for have used."""
+    return sum(os.times()[:4])
+
+
 def run_experiment(
     name: str, out: Path, quick: bool = False, progress: Progress = silent, options: Any = None
 ) -> tuple[dict[str, Any], ExperimentResult]:
@@ -107,9 +113,9 @@ def run_experiment(
     chosen = checked_options(name, experiment_options(name), options)
     make_folder(out)  # before the work: a folder that cannot be written must not cost an hour
     revision()  # that of the code which runs, whatever is committed meanwhile
-    wall, processor = time.monotonic(), time.process_time()
+    wall, processor = time.monotonic(), processor_time()
     result = run(out, quick, progress) if chosen is None else run(out, quick, progress, chosen)
-    seconds = {"seconds": time.monotonic() - wall, "processor_seconds": time.process_time() - processor}
+    seconds = {"seconds": time.monotonic() - wall, "processor_seconds": processor_time() - processor}
     record = {
         "experiment": name,
         "metrics": checked_metrics(result.metrics),
