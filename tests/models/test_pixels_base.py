@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from linverse.covariance.dct import dct_matrix
+from linverse.models.bases.frames import opponent_colours
 from linverse.models.bases.pixels import gaussian_energy, solve_pixels, sum_of_logs
-from linverse.models.bases.spectral import opponent_colours
 
 HEIGHT, WIDTH = 7, 6
 

@@ -27,7 +27,7 @@ def energy_for_any_size() -> LearnedEnergy:
     backbone = replace(BACKBONE, style="compact", multipliers=(1, 1), stem=2, middle=1)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        config = EnergyConfig((3, None, None), parameterisation="spectral", backbone=backbone, fills=True)
+        config = EnergyConfig((3, None, None), parameterisation="spectral", backbone=backbone)
         energy = LearnedEnergy(config).double()
     awaken(energy, size=0.1)
     energy.form.base.fit([picture(8)])

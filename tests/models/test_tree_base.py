@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from linverse.covariance.dct import dct_frequencies
-from linverse.models.bases.spectral import opponent_colours
+from linverse.models.bases.frames import opponent_colours
 from linverse.models.bases.tree import (
     LEVELS,
     SHIFTS,

@@ -218,7 +218,6 @@ PHOTO_ENERGY = EnergyConfig(
     backbone=PHOTO_BACKBONE,
     level=True,
     gain=True,
-    fills=True,
 )
 PHOTOGRAPHS = TrainConfig(
     data="photographs",
@@ -262,7 +261,6 @@ CIFAR_ENERGY = EnergyConfig(
     backbone=PHOTO_BACKBONE,
     level=True,
     gain=True,
-    fills=True,
 )
 CIFAR = TrainConfig(
     data="cifar10",

@@ -53,9 +53,6 @@ class EnergyConfig(ModelConfig):
     gain: bool = False
     """whether what the network says has a gain by Σ, fitted when training ends, for means that go neither too far nor too little"""
 
-    fills: bool = False
-    """whether guesses at what was not measured count by the contrast around them, over a base that is exact for blocks ("spectral")"""
-
     def __post_init__(self) -> None:
         check_shape(self.shape)
         VarianceRange(self.minimum, self.maximum)  # or it says what is wrong with them
@@ -177,7 +174,7 @@ class LearnedEnergy(nn.Module, HubModel):
 
 def build_form(config: EnergyConfig) -> Residual | SpectralResidual | GaussianResidual | InnerProduct:
     """The parameterisation that a configuration names."""
-    views = Views(config.linear_views, config.level, config.gain, config.fills)
+    views = Views(config.linear_views, config.level, config.gain)
     if config.parameterisation == "spectral":
         return SpectralResidual(config.backbone, config.shape[0], views)
     if config.parameterisation == "residual":

@@ -27,7 +27,7 @@ fitted before c (`training.gain`), so that means go neither too far nor too litt
 
 What stands in a hole is a guess from around it. What a network says of a guess moves it by the base's variance, that of a mean picture; in
 a smooth one the guess is far better than that, and the network's own noise spoils it (a box of 30 pixels: 22 dB instead of 27). So all
-that hangs on pixels which were not measured themselves may count (`fills`)
+that hangs on pixels which were not measured themselves may count
     τ = o + (1−o)·s/√(s²+s₀²),   o = φ/k,   k = φ + (1−φ)(1−V/V')
 with k what is known of a pixel, by itself and its neighbours, o its own share of that, and s² the mean square of contrasts that were
 measured around it (`lively`).
@@ -45,6 +45,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -85,14 +86,12 @@ NetworkInputs = tuple[Tensor, Tensor]  # the planes, and log λ/C by band
 class Views:
     """What R_θ may do beyond its first form.
 
-    Magnified views that are linear up to four standard deviations, a term c(Σ), a gain by Σ, guesses in holes that count by what is
-    around them.
+    Magnified views that are linear up to four standard deviations, a term c(Σ), a gain by Σ.
     """
 
     linear: bool = False
     level: bool = False
     gain: bool = False
-    fills: bool = False
 
 
 PLAIN = Views()
@@ -109,6 +108,7 @@ class NetworkResidual(nn.Module):
     log_prior: Tensor
     level_sees: Tensor
     fitting_gain = False
+    weighs_guesses: ClassVar[bool] = False  # whether what was not measured counts by the contrast around it (τ)
 
     def __init__(
         self, backbone: UNetConfig, channels: int, dc_width: float, views: Views, level_sees: Tensor | None = None
@@ -162,7 +162,7 @@ class NetworkResidual(nn.Module):
         if sharper is not None:
             spread = spread * sharper
             around = 0.5 * (spread + neighbours(spread))
-            if self.views.fills and sharper.ndim:
+            if sharper.ndim:
                 own = (gate / (gate + (1 - gate) * (1 - sharper))).expand_as(white)
                 trust = own + (1 - own) * lively(seen, own)
                 white = white * trust
@@ -236,7 +236,7 @@ class NetworkResidual(nn.Module):
         """What the network is shown of w and x̂_G, and what its outputs are multiplied by."""
         white, seen, mean, gate, log_gate, spread, around, measured, trust = planes.chunk(PLANES, dim=1)
         root = torch.exp(0.5 * self.log_prior)
-        views = join([*magnifiable(mean + root * white), *magnifiable(seen, trust if self.views.fills else None)])
+        views = join([*magnifiable(mean + root * white), *magnifiable(seen, trust if self.weighs_guesses else None)])
         near, wide = spread.rsqrt(), around.rsqrt()
         magnified = saturated(views * join([near, near, wide] * 2), self.views.linear)
         features = join([white, measured * trust * (seen - mean) / root, magnified * join([gate] * 6)])

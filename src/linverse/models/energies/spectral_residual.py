@@ -26,9 +26,11 @@ BAND_SIDE = 64  # the picture on which the bands' own power is measured
 class SpectralResidual(NetworkResidual):
     """U₀ + R_θ for pictures of `channels` colours and any size; the base is fitted to the data before training."""
 
+    weighs_guesses = True
+
     def __init__(self, backbone: UNetConfig, channels: int, views: Views = PLAIN) -> None:
         super().__init__(backbone, channels, 0.03, views, fine_maps())
-        self.base = SpectralBase(channels, fills=views.fills)
+        self.base = SpectralBase(channels)
 
     @property
     def log_prior(self) -> Tensor:  # type: ignore[override]
