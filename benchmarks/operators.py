@@ -88,7 +88,8 @@ def ours(energy: Any, degradation: Degradation, raw: Tensor, n: int, sweeps: int
     seconds = time.perf_counter() - begun
     worst = post.convergence.r_hat  # type: ignore[attr-defined]
     moved = "" if drawn.acceptance is None else f", acceptance {float(drawn.acceptance.mean()):.2f}"
-    print(f"  (R-hat of the images {float(worst.median()):.2f}, at most {float(worst.max()):.2f}{moved})")
+    if bool(worst.isfinite().any()):  # there are chains
+        print(f"  (R-hat of the images {float(worst.median()):.2f}, at most {float(worst.max()):.2f}{moved})")
     mean = post.mean()
     return Drawn(drawn.samples.unflatten(0, (n, -1)), seconds, drawn.evaluations, mean)
 
