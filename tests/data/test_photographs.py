@@ -78,7 +78,7 @@ def test_gathering_keeps_photographs_and_says_why_not_the_others(shelf: Shelf) -
     assert reasons["three.jpg"].startswith("the same picture as")
     assert reasons["drawing.jpg"].startswith("flat like a drawing")
     assert reasons["small.jpg"] == "too small: 200×900"
-    assert reasons["painting_van_gogh.jpg"].startswith("not a photograph")
+    assert reasons["painting_van_gogh.jpg"].startswith("not a good photograph")
     assert reasons["kodim23.jpg"] == "a usual test picture"
     assert "link.jpg" not in {**reasons, **by_name}
     two = by_name["two.jpg"]
@@ -230,6 +230,7 @@ def test_reduction_adds_light() -> None:
     assert training_size(1500, 3000, lossy=True) == (768, 1536)
     assert training_size(600, 900, lossy=True) == (400, 600)
     assert training_size(600, 900, lossy=False) == (600, 900)
+    assert training_size(2048, 3000, lossy=False) == (1024, 1500)
 
 
 def test_likeness() -> None:

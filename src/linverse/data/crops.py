@@ -4,7 +4,8 @@ The pictures of a set lie one behind the other in one array of bytes, each at th
 once, into a file of the cache that is mapped ever after), so that a crop is a copy and nothing else. For each crop of a step, five
 uniform numbers choose
 
-    the picture   with a probability ∝ √(its pixels): large ones have more to show, but not in proportion
+    the picture   with a probability ∝ √(its pixels): large ones have more to show, but not in proportion; `OWN_SIZE` times as often
+                  if it was not reduced when it was gathered
     the scale     with `SCALE_WEIGHTS`; a scale at which the picture is smaller than the crop gives way to the next finer one
     the place     uniform
     the turn      one of the eight of the square
@@ -31,6 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from linverse.data.catalogue import cache_directory
+from linverse.data.compression import was_compressed
 from linverse.data.decode import PixelFormat, decode
 from linverse.data.folder import split_files
 from linverse.data.photographs import INDEX, NAME, photographs_home, read_index
@@ -43,7 +45,7 @@ Bytes = NDArray[np.uint8]
 SCALES = (1.0, 2**0.5, 2.0, 2**1.5)
 SCALE_WEIGHTS = (0.4, 0.25, 0.2, 0.15)
 SMALLEST_LEVEL = 32  # pixels of the short side: a reduced picture that is smaller is not kept
-LOSSY = frozenset({".jpg", ".jpeg", ".webp"})
+OWN_SIZE = 3.0  # how much oftener a picture is drawn that was not reduced: few can be had, and people bring such ones
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class PhotographCrops:
     pictures: tuple[tuple[Level, ...], ...]  # of each picture, its levels from large to small
     files: tuple[str, ...]
     shown: tuple[bool, ...]  # of each picture, whether its pixels may be passed on
+    own_size: tuple[bool, ...]  # of each picture, whether it is as the camera gave it
     digest: str  # of the pixels: another set has another one
 
     def __len__(self) -> int:
@@ -143,7 +146,8 @@ class PhotographCrops:
         if len(usable) == 0:
             largest = max(min(levels[0].height, levels[0].width) for levels in self.pictures)
             raise ValueError(f"{self.name}: crops of {size}×{size} do not fit; the largest short side is {largest}")
-        return usable, np.cumsum(np.sqrt(areas[usable].astype(np.float64)))
+        weights = np.sqrt(areas.astype(np.float64)) * np.where(self.own_size, OWN_SIZE, 1.0)
+        return usable, np.cumsum(weights[usable])
 
     @staticmethod
     def _level(levels: tuple[Level, ...], scale: int, size: int) -> Level:
@@ -178,7 +182,7 @@ def load_crops(
         raise ValueError(f"channels is 1 (grey) or 3 (RGB); got {channels}")
     files, root = _files(name, split)
     home = cache or cache_directory() / "crops"
-    stem = home / f"crops-{fingerprint(files, 'levels', 2, channels, SCALES)}"
+    stem = home / f"crops-{fingerprint(files, 'levels', 3, channels, SCALES)}"
     pixels, facts = stem.with_suffix(".bin"), stem.with_suffix(".json")
     if not facts.is_file():  # written last: where it is, the pixels are whole
         _store(files, channels, pixels, facts)
@@ -186,15 +190,19 @@ def load_crops(
     levels = tuple(tuple(Level(*level) for level in picture) for picture in stored["pictures"])
     names = tuple(file.relative_to(root).as_posix() for file in files)
     mapped = np.memmap(pixels, dtype=np.uint8, mode="r")
-    return PhotographCrops(name, split, channels, mapped, levels, names, _shown(name, names), stored["digest"])
+    shown, own_size = _noted(name, names)
+    return PhotographCrops(name, split, channels, mapped, levels, names, shown, own_size, stored["digest"])
 
 
-def _shown(name: str, files: Sequence[str]) -> tuple[bool, ...]:
-    """Whether each picture may be passed on: by the index of the gathered ones; what is in a user's own folder is for the user to say."""
+def _noted(name: str, files: Sequence[str]) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """Whether each picture may be passed on, and whether it has its own size: by the index of the gathered ones.
+
+    What is in a user's own folder is for the user to say, and none of it is drawn oftener.
+    """
     if name != NAME:
-        return tuple(True for _ in files)
-    index = {picture.file: picture.may_be_shown for picture in read_index(photographs_home()).pictures}
-    return tuple(index[file] for file in files)
+        return (True,) * len(files), (False,) * len(files)
+    index = {picture.file: picture for picture in read_index(photographs_home()).pictures}
+    return tuple(index[file].may_be_shown for file in files), tuple(index[file].reduction <= 1 for file in files)
 
 
 def _files(name: str, split: str) -> tuple[list[Path], Path]:
@@ -251,7 +259,7 @@ def _decoded(files: Sequence[Path], channels: int) -> Iterator[list[Bytes]]:
 def _levels(file: Path, channels: int) -> list[Bytes]:
     """A picture at every scale, [H, W, C] each, from large to small."""
     whole = decode(file, PixelFormat(channels=channels)).pixels.transpose(1, 2, 0)
-    height, width = training_size(whole.shape[0], whole.shape[1], lossy=file.suffix.lower() in LOSSY)
+    height, width = training_size(whole.shape[0], whole.shape[1], lossy=was_compressed(file))
     largest = reduce(whole, (height, width))
     sizes = [(round(height / scale), round(width / scale)) for scale in SCALES]
     return [reduce(largest, size) for number, size in enumerate(sizes) if number == 0 or min(size) >= SMALLEST_LEVEL]

