@@ -33,7 +33,7 @@ from torch import Tensor
 from linverse.baselines import METHODS, EnergyDenoiser, NotApplicable
 from linverse.degradations import Box, CompressedSensing, Degradation, GaussianBlur, LinearOperator, Tomography
 from linverse.evaluation.models import held_out, load_energy
-from linverse.metrics import METRICS, available_metrics
+from linverse.metrics import METRICS, available_metrics, student_interval
 from linverse.operator_measurement import OperatorMeasurement
 from linverse.posterior import Posterior
 from linverse.rng import keyed_generator
@@ -100,14 +100,6 @@ def rival(name: str, network: Any, degradation: Degradation, raw: Tensor, n: int
     return Drawn(found.samples.unflatten(0, (n, -1)), found.seconds, found.evaluations)
 
 
-def student(n: int, tail: float = 0.05) -> float:
-    """What Student's law with n−1 degrees of freedom exceeds in so many cases, by summing its density."""
-    t = torch.linspace(0, 200, 2_000_001, dtype=torch.float64)
-    density = (1 + t.square() / (n - 1)) ** (-n / 2)
-    below = density.cumsum(0) - 0.5 * (density + density[0])
-    return float(t[torch.searchsorted(below, below[-1] * (1 - 2 * tail))])
-
-
 def paired(values: Tensor, ours: Tensor | None) -> str:
     """Their mean, and by how much they are above ours."""
     if ours is None:
@@ -132,7 +124,8 @@ def report(
     measured = seen.numbers if isinstance(seen, OperatorMeasurement) else int(seen.measured.expand_as(flat[:1]).sum())
     misfit = ((seen.residual(flat).square() * weight).flatten(1).sum(1) / measured).sqrt()
     mean, spread = samples.mean(0), samples.std(0)
-    inside = (mean - truth).abs() <= student(n) * spread * math.sqrt(1 + 1 / n)
+    low, high = student_interval(samples.movedim(0, 1))
+    inside = (low <= truth) & (truth <= high)
     known = spread > 1e-3
     better = "" if drawn.mean is None else f" (one shot {float(psnr(drawn.mean, truth).mean()):.2f})"
     name = "LPIPS-Alex"

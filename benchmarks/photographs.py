@@ -41,6 +41,7 @@ from linverse.code_length import code_length
 from linverse.data.benchmark_pictures import benchmark_pictures_home
 from linverse.degradations import Degradation
 from linverse.experiments.photographs_demo import scratches
+from linverse.metrics import coverage, gaussian_interval, student_interval
 from linverse.metrics.perceptual import lpips_alex
 from linverse.metrics.pixel import psnr, ssim
 from linverse.posterior import Posterior
@@ -183,6 +184,11 @@ def lanczos(factor: int) -> dict[str, Rival]:
 # --- the questions -----------------------------------------------------------------------------------------------------------------
 
 
+def held(interval: tuple[Tensor, Tensor], x: Tensor, where: Tensor | None) -> float:
+    """The share of values that 90 % intervals hold."""
+    return float(coverage(interval, x, where)[0])
+
+
 def denoise(energy: Any, images: dict[str, Tensor], given: argparse.Namespace) -> list[Row]:
     rows = []
     for level in LEVELS:
@@ -199,8 +205,8 @@ def denoise(energy: Any, images: dict[str, Tensor], given: argparse.Namespace) -
             if energy is not None:
                 posterior = Posterior(energy, degradation.from_raw(y))
                 mine = scored("ours", lambda y, post=posterior: post.mean(), y, x, perceptual=True)
-                inside = (posterior.mean() - x).abs() < 1.645 * posterior.std()
-                every = [mine | {"coverage_90": float(inside.double().mean())}, *every]
+                inside = held(gaussian_interval(posterior.mean(), posterior.std()), x, None)
+                every = [mine | {"coverage_90": inside}, *every]
             rows += [row | {"picture": name, "level": level} for row in every]
     return rows
 
@@ -233,26 +239,19 @@ def unknown(energy: Any, images: dict[str, Tensor], given: argparse.Namespace) -
     return rows
 
 
-def held(mean: Tensor, std: Tensor, x: Tensor, where: Tensor | None) -> float:
-    """The share of values that 90 % intervals hold."""
-    inside = (mean - x).abs() < 1.645 * std
-    return float((inside if where is None else inside[where.expand_as(x)]).double().mean())
-
-
 def by_samples(
     energy: Any, x: Tensor, degradation: Degradation, y: Tensor, given: argparse.Namespace, where: Tensor | None = None
 ) -> list[Row]:
     """Mean in one shot, mean of samples with its coverage, and one sample by LPIPS."""
     posterior = Posterior(energy, degradation.from_raw(y))
     row = scored("ours, one evaluation", lambda _: posterior.mean(), y, x, where=where, perceptual=True)
-    mean, std = posterior.mean(), posterior.std()  # of the same evaluation
-    rows = [row | {"coverage_90": held(mean, std, x, where)}]
+    one_shot = gaussian_interval(posterior.mean(), posterior.std())  # of the same evaluation
+    rows = [row | {"coverage_90": held(one_shot, x, where)}]
     if not given.samples:
         return rows
     drawn = posterior.sample(given.samples, given.steps, generator=keyed_generator("benchmark samples"))
-    mean, std = drawn.mean(0), drawn.std(0) * math.sqrt(1 + 1 / given.samples)
-    row = scored(f"ours, mean of {given.samples} samples", lambda _: mean, y, x, where=where, perceptual=True)
-    rows.append(row | {"coverage_90": held(mean, std, x, where)})
+    row = scored(f"ours, mean of {given.samples} samples", lambda _: drawn.mean(0), y, x, where=where, perceptual=True)
+    rows.append(row | {"coverage_90": held(student_interval(drawn.movedim(0, 1)), x, where)})
     return [*rows, scored("ours, one sample", lambda _: drawn[0], y, x, where=where, perceptual=True)]
 
 

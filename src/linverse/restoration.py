@@ -21,7 +21,7 @@ from linverse.blind import Axis, Family, Search, integrated_mean, search_family
 from linverse.data.picture import Picture
 from linverse.energy import Energy, in_precision_of
 from linverse.measurement import Measurement
-from linverse.metrics.calibration import credible_interval, gaussian_interval
+from linverse.metrics.calibration import credible_interval, gaussian_interval, student_interval
 from linverse.metrics.pixel import decibels
 from linverse.posterior import Posterior
 from linverse.progress import Progress, shifted, silent
@@ -274,7 +274,7 @@ class PixelMarginal:
 
 
 def pixel_marginal(result: Restoration, row: int, column: int, level: float = 0.9) -> PixelMarginal:
-    """The posterior of one pixel: by its samples where they are enough to bound an interval, else of a Gaussian of its mean and std.
+    """The posterior of one pixel: by its samples, if few by Student's law, else of a Gaussian of its mean and std.
 
     >>> from linverse.restoration import pixel_marginal, restore
     >>> import torch, linverse as lv
@@ -295,6 +295,9 @@ def pixel_marginal(result: Restoration, row: int, column: int, level: float = 0.
     if len(samples) >= 2 / (1 - level) - 1 - 1e-9:
         low, high = (end[0] for end in credible_interval(samples[None], level))
         source = f"{len(samples)} samples"
+    elif len(samples) > 1:
+        low, high = (end[0] for end in student_interval(samples[None], level))
+        source = f"Student's law of {len(samples)} samples"
     else:
         low, high = gaussian_interval(mean, std, level)
         source = "a Gaussian of its mean and std"

@@ -30,6 +30,7 @@ from linverse import metrics as mt
 from linverse.analytic import DiagonalGaussian
 from linverse.covariance import SpatialCovariance
 from linverse.metrics import distribution, features, frechet, perceptual, weights
+from linverse.metrics.calibration import student_quantile
 from linverse.rng import keyed_generator, normal_like
 
 Z = 4.5  # standard errors: a false alarm in 1.5·10⁵ comparisons
@@ -522,6 +523,23 @@ def test_coverage_of_an_exact_posterior_is_its_level(samples: int) -> None:
     narrow = mt.coverage_curve(mean[:, None] + 0.5 * (draws - mean[:, None]), truth)
     assert bool((narrow.coverage < curve.levels - tolerance).all())
     assert narrow.calibration_error > 5 * curve.calibration_error
+
+
+@pytest.mark.parametrize("samples", [2, 4, 8])
+def test_few_samples_cover_by_students_law(samples: int) -> None:
+    draws, truth, _, _ = gaussian_problem(samples)
+    exact = mt.coverage(mt.student_interval(draws, 0.9), truth)
+    assert abs(float(exact.mean()) - 0.9) < Z * (0.09 / truth.numel()) ** 0.5
+    with pytest.raises(ValueError, match="from two samples on; got 1"):
+        mt.student_interval(draws[:, :1])
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 7, 30, 300])
+@pytest.mark.parametrize("probability", [0.5, 0.75, 0.95, 0.995])
+def test_students_quantiles_are_scipys(degrees: int, probability: float) -> None:
+    assert student_quantile(degrees, probability) == pytest.approx(
+        scipy.stats.t.ppf(probability, degrees), rel=1e-5, abs=1e-9
+    )
 
 
 def test_levels_between_order_statistics() -> None:

@@ -266,6 +266,9 @@ def test_a_pixel_has_the_interval_of_its_samples(energy, digit) -> None:
     samples = torch.arange(1.0, 20.0).reshape(19, 1, 1, 1).expand(19, 1, 28, 28)
     counted = pixel_marginal(replace(result, samples=samples), 12, 12)
     assert (float(counted.low), float(counted.high)) == (1.0, 19.0)  # 19 samples leave 5 % beyond either end
+    few = pixel_marginal(replace(result, samples=samples[:2]), 12, 12)  # 1 and 2: t = 6.314, std² = ½
+    assert float(few.high - few.low) == pytest.approx(2 * 6.3138 * (0.5 * 1.5) ** 0.5, rel=1e-4)
+    assert few.interval_from == "Student's law of 2 samples"
     with pytest.raises(ValueError, match="28×28"):
         pixel_marginal(result, 28, 0)
 

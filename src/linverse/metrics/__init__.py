@@ -21,6 +21,7 @@ from linverse.metrics.calibration import (
     interval_width,
     rank_histogram,
     rank_statistics,
+    student_interval,
 )
 from linverse.metrics.distribution import energy_distance, image_energy_distance, image_mmd, squared_mmd
 from linverse.metrics.features import FeatureDistance, Features, network_features, pixel_features
@@ -131,4 +132,5 @@ __all__ = [
     "rank_statistics",
     "squared_mmd",
     "ssim",
+    "student_interval",
 ]

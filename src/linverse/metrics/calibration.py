@@ -58,6 +58,29 @@ def gaussian_interval(mean: Tensor, std: Tensor, level: float = 0.9) -> tuple[Te
     return mean - z * std, mean + z * std
 
 
+def student_interval(samples: Tensor, level: float = 0.9) -> tuple[Tensor, Tensor]:
+    """mean ± t·std·√(1 + 1/S) of samples [B, S, …]: where few Gaussian samples expect the truth, t of Student's law with S−1 degrees."""
+    _check_level(level)
+    count = samples.shape[1]
+    if count < 2:
+        raise ValueError(f"a spread is known from two samples on; got {count}")
+    mean, std = samples.mean(1), samples.std(1)
+    reach = student_quantile(count - 1, 0.5 + 0.5 * level) * math.sqrt(1 + 1 / count)
+    return mean - reach * std, mean + reach * std
+
+
+def student_quantile(degrees: int, probability: float) -> float:
+    """Where Student's distribution function reaches a probability ≥ ½, by the integral of cosⁿ⁻¹: t = √n tan θ."""
+    angles = torch.linspace(0, math.pi / 2, 20_001, dtype=torch.float64)
+    density = torch.cos(angles) ** (degrees - 1)
+    below = torch.cumulative_trapezoid(density, angles)
+    wanted = float(below[-1]) * (2 * probability - 1)
+    at = int(torch.searchsorted(below, wanted))
+    before = float(below[at - 1]) if at else 0.0
+    share = (wanted - before) / (float(below[at]) - before)
+    return math.sqrt(degrees) * math.tan(float(angles[at]) + share * float(angles[1]))
+
+
 def _mean_where(values: Tensor, where: Tensor | None) -> Tensor:
     """Mean over all axes but the first, of the chosen entries only, [B], float64."""
     values = values.double()
