@@ -43,7 +43,7 @@ from linverse.rng import keyed_generator
 
 Bytes = NDArray[np.uint8]
 SCALES = (1.0, 2**0.5, 2.0, 2**1.5)
-SCALE_WEIGHTS = (0.4, 0.25, 0.2, 0.15)
+SCALE_WEIGHTS = (0.55, 0.2, 0.15, 0.1)  # more than half at their own scale, which is what people bring
 SMALLEST_LEVEL = 32  # pixels of the short side: a reduced picture that is smaller is not kept
 OWN_SIZE = 3.0  # how much oftener a picture is drawn that was not reduced: few can be had, and people bring such ones
 
