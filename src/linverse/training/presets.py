@@ -194,7 +194,7 @@ PHOTO_BACKBONE = UNetConfig(
 PHOTO_COVARIANCES = Mixture(
     (
         Component(0.08, Isotropic()),
-        Component(0.24, Isotropic(3e-5, 0.3)),  # where there is most to learn
+        Component(0.40, Isotropic(3e-5, 0.3)),  # where there is most to learn
         Component(0.14, Isotropic(1e-6, 3e-4)),  # where code lengths are decided
         Component(0.05, Boxes(hidden=0.5)),
         Component(0.07, Strokes(hidden=0.5)),
