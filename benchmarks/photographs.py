@@ -249,8 +249,9 @@ def by_samples(
     rows = [row | {"coverage_90": held(one_shot, x, where)}]
     if not given.samples:
         return rows
-    drawn = posterior.sample(given.samples, given.steps, generator=keyed_generator("benchmark samples"))
-    row = scored(f"ours, mean of {given.samples} samples", lambda _: drawn.mean(0), y, x, where=where, perceptual=True)
+    result = posterior.draw(given.samples, given.steps, generator=keyed_generator("benchmark samples"))
+    drawn, mean = result.samples[:, None], result.average.mean(0, keepdim=True)
+    row = scored(f"ours, mean of {given.samples} samples", lambda _: mean, y, x, where=where, perceptual=True)
     rows.append(row | {"coverage_90": held(student_interval(drawn.movedim(0, 1)), x, where)})
     return [*rows, scored("ours, one sample", lambda _: drawn[0], y, x, where=where, perceptual=True)]
 

@@ -412,6 +412,21 @@ def test_answers_are_the_same_every_time() -> None:
         assert torch.equal(a.log_prob(image(seed=1)), b.log_prob(image(seed=1)))
 
 
+@pytest.mark.parametrize("name", ["mask", "gaussian-periodic", "super-resolution-2"])
+def test_the_mean_of_samples_is_exact_and_spreads_less_than_they_do(name: str) -> None:
+    posterior, _, _ = setting(name, "scale-mixture", VarianceRange(1e-6, 1e3))
+    drawn = posterior.draw(300, 60, generator=keyed_generator(0))
+    assert drawn.average is not None
+    mine, theirs = (part.unflatten(0, (300, -1)) for part in (drawn.average, drawn.samples))
+    spread = [float(part.var(0).mean()) for part in (mine, theirs)]
+    assert 0 < spread[0] < 0.9 * spread[1]
+    error = mine.mean(0) - posterior.mean()
+    # each pixel's mean of 300 has its own standard error; some 100 pixels at 1e-4 in all: 4.9 of them, and 3 % of std for the path
+    assert bool((error.abs() < 4.9 * mine.std(0) / math.sqrt(300) + 0.03 * theirs.std(0)).all())
+    again = posterior.mean(300, 60, generator=keyed_generator(0))
+    assert torch.equal(again, mine.mean(0))
+
+
 def test_each_of_a_batch_is_answered_for_itself() -> None:
     for name in ("mask", "gaussian-periodic", "super-resolution-2"):
         posterior, _, _ = setting(name, "mixture")

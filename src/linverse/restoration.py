@@ -187,7 +187,7 @@ def add_samples(
         return result
     drawn = posterior.draw(samples, path, generator=keyed_generator(seed, "restore"), finish="floor", progress=progress)
     result = replace(result, samples=drawn.samples, evaluations=drawn.evaluations, completed=drawn.completed)
-    result = with_spread(result, posterior)
+    result = with_spread(result, posterior, drawn.average)
     return with_densities(result, posterior) if drawn.completed else result
 
 
@@ -206,6 +206,7 @@ def stream_samples(
     [1, 2]
     """
     images, log_probs = result.mean.new_empty(0, *result.mean.shape), torch.empty(0, dtype=torch.float64)
+    averages = images
     for number in range(samples):
         key, part = keyed_generator(seed, "stream", number), shifted(progress, number * path, samples * path)
         drawn = posterior.draw(1, path, generator=key, finish="floor", progress=part)
@@ -215,17 +216,22 @@ def stream_samples(
         log_prob = posterior.rank(drawn.samples[:, None])[1][:, 0]
         order = torch.cat([log_probs, log_prob.to(log_probs)]).argsort(descending=True, stable=True)
         images = torch.cat([images, drawn.samples])[order]
+        averages = averages if drawn.average is None else torch.cat([averages, drawn.average])
         log_probs = torch.cat([log_probs, log_prob.to(log_probs)])[order]
         result = replace(result, samples=images, log_probs=log_probs, evaluations=drawn.evaluations)
-        result = with_spread(result, posterior)
+        result = with_spread(result, posterior, averages)
         yield result
 
 
-def with_spread(result: Restoration, posterior: Posterior) -> Restoration:
-    """The same with mean and standard deviation of the samples, where there are enough of them and one shot is not the answer."""
+def with_spread(result: Restoration, posterior: Posterior, averages: Tensor | None) -> Restoration:
+    """The same with mean and standard deviation of the samples, where there are enough of them and one shot is not the answer.
+
+    `averages`: what each of the samples gives for the mean (`SampleResult.average`).
+    """
     if len(result.samples) < FEWEST_FOR_SPREAD or white(posterior):
         return result
-    mean, std, number = result.samples.mean(dim=0), result.samples.std(dim=0), f"{len(result.samples)} samples"
+    centres = result.samples if averages is None else averages
+    mean, std, number = centres.mean(dim=0), result.samples.std(dim=0), f"{len(result.samples)} samples"
     return replace(result, mean=mean, std=std, mean_from=f"of {number}", std_from=f"the spread of {number}")
 
 

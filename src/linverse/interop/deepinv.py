@@ -59,7 +59,7 @@ class DeepinvReconstructor(dinv.models.Reconstructor):
             return posterior.mean().to(y)
         if isinstance(posterior, OperatorPosterior):
             return posterior.sample(self.samples, generator=generator).mean(dim=0).to(y)
-        return posterior.sample(self.samples, self.steps, generator=generator).mean(dim=0).to(y)
+        return posterior.mean(self.samples, self.steps, generator=generator).to(y)
 
 
 def to_denoiser(model: Prior) -> DeepinvDenoiser:

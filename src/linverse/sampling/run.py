@@ -75,6 +75,8 @@ class Run:
     correct: Correct | None
     temperature: float
     generator: torch.Generator | None
+    mean_level: Tensor | None = None  # [B]: see `mean`
+    mean: Tensor | None = field(default=None, init=False)
     iterate: Iterate | None = field(default=None, init=False)
     levels: list[Tensor] = field(default_factory=list, init=False)
     infos: list[KernelInfo] = field(default_factory=list, init=False)
@@ -89,6 +91,7 @@ class Run:
         self.levels.append(log_start)
         evaluator.label = f"the start of {total} steps"
         self.iterate, change = evaluator(self.z, log_start), None
+        self._keep_mean(self.iterate, None)
         while (size := next_step(self.iterate)) is not None:
             step = len(self.levels)
             evaluator.label = f"step {step} of {total}"
@@ -99,6 +102,7 @@ class Run:
                 target = PathTarget(evaluator, self.z, log_start, size.log_next, self.temperature)
                 self.iterate, infos = self.correct(step - 1, target, self.iterate)
                 self.infos.extend(infos)
+            self._keep_mean(self.iterate, self.levels[-2])
             self.evaluations = evaluator.evaluations
             report(step, total)
         self.arrived = True
@@ -109,6 +113,20 @@ class Run:
         z = self.iterate.z
         noise = normal_like(z, self.generator) if self.predictor.noisy else z.new_zeros(())
         return evaluator(self.predictor.step(self.iterate, size, change, noise, evaluator), size.log_next)
+
+    def _keep_mean(self, iterate: Iterate, log_before: Tensor | None) -> None:
+        """`mean` holds E[x|x_t] at the first level t no louder than `mean_level`, for each row.
+
+        Averaged over samples it is E[x|y], whatever t; early means leave to the network what it cannot see under so much noise, late ones
+        are samples, with all their spread.
+        """
+        if self.mean_level is None:
+            return
+        if self.mean is None or log_before is None:
+            self.mean = iterate.mean
+            return
+        waiting = log_before.amax(dim=(1, 2, 3)) > self.mean_level.log()
+        self.mean = torch.where(waiting.reshape(-1, 1, 1, 1), iterate.mean, self.mean)
 
     def begin(self) -> tuple[Tensor, NextStep]:
         """log λ_T (of the path where there is one, so that what it holds still is pinned exactly), and what comes after."""
@@ -131,6 +149,10 @@ class Run:
         """U of the last iterate, [B]."""
         assert self.iterate is not None
         return self.iterate.energy
+
+    def average(self) -> Tensor | None:
+        """The means that were kept, in pixels."""
+        return None if self.mean is None else self.cov.synthesis(self.mean)
 
     def images(self, finish: Finish) -> Tensor:
         """The samples in pixels: the only synthesis outside of an evaluation."""

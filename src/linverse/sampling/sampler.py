@@ -43,6 +43,7 @@ class SamplerOptions:
     floor: float | None = None
     finish: Finish = "mean"
     chunk: int | None = None
+    mean_level: Tensor | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +51,8 @@ class SampleResult:
     """Samples [N, C, H, W] that came to the end of their path, and how they got there.
 
     `path` as it was taken; `energy` U(x, Σ_0) of each sample's last iterate, [N]; `info` what the corrector reported, [steps, N];
-    `evaluations` of the energy for one sample. After Ctrl-C `completed` is False, and `samples` are those that were finished; `unfinished`
+    `evaluations` of the energy for one sample. `average`, where it was asked for, is E[x|x_t] of each half-way
+    (`Posterior.mean`): its mean is a better E[x|y] than that of the samples. After Ctrl-C `completed` is False, and `samples` are those that were finished; `unfinished`
     are the Tweedie means of those that had been begun: too smooth to be samples.
     """
 
@@ -61,6 +63,7 @@ class SampleResult:
     evaluations: int
     completed: bool
     unfinished: Tensor
+    average: Tensor | None = None
 
     def __repr__(self) -> str:
         state = "" if self.completed else f", interrupted with {len(self.unfinished)} unfinished"
@@ -127,7 +130,8 @@ def sample_in_basis(
             for number, first in enumerate(starts):
                 rows = slice(first, first + size)
                 part = (z[rows], cov[rows], schedule[rows])
-                runs.append(Run(energy, *part, predictor, correct, options.temperature, generator))
+                level = None if options.mean_level is None else options.mean_level[rows]
+                runs.append(Run(energy, *part, predictor, correct, options.temperature, generator, level))
                 runs[-1].go(part_of(progress, number, len(starts)))
         except KeyboardInterrupt:
             completed = False
@@ -190,6 +194,7 @@ def _gather(runs: list[Run], schedule: Path | GuidedSchedule, finish: Finish, co
         raise KeyboardInterrupt("interrupted before the first evaluation: there is nothing to return")
     empty = runs[0].z[:0]
     path = schedule if isinstance(schedule, Path) else join_paths([run.taken() for run in done or begun])
+    means = [mean for run in done if (mean := run.average()) is not None]
     return SampleResult(
         samples=torch.cat([empty, *(run.images(finish) for run in done)]),
         path=path,
@@ -198,6 +203,7 @@ def _gather(runs: list[Run], schedule: Path | GuidedSchedule, finish: Finish, co
         evaluations=max(run.evaluations for run in done or begun),
         completed=completed,
         unfinished=torch.cat([empty, *(run.images("mean") for run in begun)]),
+        average=torch.cat(means) if means else None,
     )
 
 
