@@ -166,9 +166,10 @@ class Posterior(AnyPosterior):
     ) -> Tensor:
         """E[x|y], pixels [B, C, H, W]: the restoration of least squared error, in one shot.
 
-        Where noise differs (masks, blurs, super-resolution) a network sees little under the loudest of it. With a number of `samples` it is
-        the average of their E[x|x_t] half-way, where the noise is as loud as what one shot does not know: better than one shot, and than
-        the average of the samples, which has their spread.
+        With a number of `samples` it is the average of their E[x|x_t] half-way, where the noise is as loud as what one shot does not know.
+        That is better than one shot for blurs and super-resolution, whose loudest noise lies on every pixel and hides the picture from the
+        network, and than the average of the samples, which has their spread. In pixels (masks, maps of noise) what was measured is
+        seen undisturbed, and one shot is the best there is: the average is then that of one shot after different fills.
         """
         if samples is None:
             return self.evaluate().mean
@@ -178,6 +179,8 @@ class Posterior(AnyPosterior):
 
     def _mean_level(self) -> Tensor:
         """Σv²/Σv of each measurement, [B], v being the pixels' variances in one shot: what is not known, where it is not known."""
+        if self.covariance.basis == "spatial":
+            return self.covariance.log_variance.new_full((self.measurement.batch,), torch.inf)
         variance = self.std().square().flatten(1)
         return variance.square().sum(1) / variance.sum(1).clamp_min(1e-30)
 

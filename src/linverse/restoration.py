@@ -1,8 +1,8 @@
 """Every answer to one measurement: what a picture was, how sure we are, what else it could have been, and whether to trust that.
 
-One `Posterior` serves all of it, and U(y, Σ) is evaluated once. Under white noise one evaluation is the answer. Elsewhere (masks, blurs,
-super-resolution) it is a first one: mean and standard deviation are those of the samples where there are enough of them. Samples are
-taken at the floor λ_min, where the energy knows their density: log p(x|y) ranks them, in nats.
+One `Posterior` serves all of it, and U(y, Σ) is evaluated once. Under noise that is diagonal in pixels (white, maps of levels, masks) one
+evaluation is the answer. Elsewhere (blurs, super-resolution) it is a first one: mean and standard deviation are those of the samples where
+there are enough of them. Samples are taken at the floor λ_min, where the energy knows their density: log p(x|y) ranks them, in nats.
 A model that carries held-out images says whether the picture is like them, and whether it is calibrated for this noise (typicality.py).
 """
 
@@ -226,19 +226,14 @@ def stream_samples(
 def with_spread(result: Restoration, posterior: Posterior, averages: Tensor | None) -> Restoration:
     """The same with mean and standard deviation of the samples, where there are enough of them and one shot is not the answer.
 
+    Noise that differs from pixel to pixel only leaves to the network what was measured as it is: then one evaluation is better.
     `averages`: what each of the samples gives for the mean (`SampleResult.average`).
     """
-    if len(result.samples) < FEWEST_FOR_SPREAD or white(posterior):
+    if len(result.samples) < FEWEST_FOR_SPREAD or posterior.covariance.basis == "spatial":
         return result
     centres = result.samples if averages is None else averages
     mean, std, number = centres.mean(dim=0), result.samples.std(dim=0), f"{len(result.samples)} samples"
     return replace(result, mean=mean, std=std, mean_from=f"of {number}", std_from=f"the spread of {number}")
-
-
-def white(posterior: Posterior) -> bool:
-    """Whether the noise is the same everywhere: then one evaluation is the mean itself, and samples would only add their own error."""
-    low, high = posterior.covariance.log_variance.aminmax()
-    return bool(high - low < 1e-3)
 
 
 @torch.no_grad()

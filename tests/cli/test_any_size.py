@@ -127,6 +127,14 @@ def test_a_mask_and_samples(inside: Path, model: Path) -> None:
     Image.fromarray(mask).save("mask.png")
     run("restore", "photo.png", "--mask", "mask.png", "--samples", 4, "--steps", 3, "--model", model)
     found = record("photo-restored")
+    assert (found["mean_from"], found["std_from"]) == ("one network evaluation", "one-shot")
+    assert len(found["samples"]) == 4
+
+
+def test_of_blurred_pictures_mean_and_std_come_from_samples(inside: Path, model: Path) -> None:
+    words = ("restore", "photo.png", "--task", "gauss:std=1", "--samples", 4, "--steps", 3, "--model", model)
+    run(*words, "--out", "out")
+    found = record("out")
     assert (found["mean_from"], found["std_from"]) == ("of 4 samples", "the spread of 4 samples")
 
 
