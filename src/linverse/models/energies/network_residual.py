@@ -28,9 +28,9 @@ fitted before c (`training.gain`), so that means go neither too far nor too litt
 What stands in a hole is a guess from around it. What a network says of a guess moves it by the base's variance, that of a mean picture; in
 a smooth one the guess is far better than that, and the network's own noise spoils it (a box of 30 pixels: 22 dB instead of 27). So all
 that hangs on pixels which were not measured themselves may count
-    τ = o + (1−o)·s/√(s²+s₀²),   o = φ/k,   k = φ + (1−φ)(1−V/V')
-with k what is known of a pixel, by itself and its neighbours, o its own share of that, and s² the mean square of contrasts that were
-measured around it (`lively`).
+    τ = o + (1−o)·s/√(s²+s₀²),   o = φς²/k,   k = φ + (1−φ)(1−ς)
+with ς ≈ √(V/V') (`sharper`), k what is known of a pixel, by itself and its neighbours, o its own share of that,
+and s² the mean square of contrasts that were measured around it (`lively`).
 
 `linear_views` grow like t, not like tanh t, up to four standard deviations: what is known to be black has the energy ½t², to a
 hundredth, with s = f.
@@ -163,7 +163,7 @@ class NetworkResidual(nn.Module):
             spread = spread * sharper
             around = 0.5 * (spread + neighbours(spread))
             if sharper.ndim:
-                own = (gate / (gate + (1 - gate) * (1 - sharper))).expand_as(white)
+                own = (sharper.square() * gate / (gate + (1 - gate) * (1 - sharper))).expand_as(white)
                 trust = own + (1 - own) * lively(seen, own)
                 white = white * trust
         flat = (mean.expand_as(white), gate, log_gate, spread, around, measured.expand_as(white), trust)

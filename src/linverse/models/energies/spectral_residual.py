@@ -80,14 +80,15 @@ class SpectralResidual(NetworkResidual):
         mean = self.base.mean.expand_as(white)
         seen = mean + torch.exp(0.5 * self.log_prior) * answer.steadied(shift)
         if sharper is not None:
-            white = white * sharper**1.5
+            white = white * sharper**6
         return answer.delta, self.inputs(white, seen, mean, cov, answer.measured, sharper)
 
     def _sharper(self, answer: LinearAnswer) -> Tensor | None:
         """exp(−½t²/(1+t)), t = log V'/V: a pixel that its neighbours tell is corrected at the scale of what they leave, not of its noise.
 
-        That is √(V/V') for w. Of the powers tried on w and on the spread (1, 1½ and 1, 2) these leave the first steps calmest: what is
-        wrong in x̂₀ is wrong alike in a dozen neighbours.
+        Of the powers tried for the spread (1, 2) this leaves the first steps calmest: what is wrong in x̂₀ is wrong alike in a dozen
+        neighbours. w counts by its sixth power: what a pixel says itself is next to nothing beside what its neighbours say, and in smooth
+        pictures, where these know ten times more than the base thinks, it is nothing but noise.
         """
         t = answer.neighbours
         return None if t is None else torch.exp(-0.5 * t.square() / (1 + t))
