@@ -21,6 +21,7 @@ import torch
 import linverse as lv
 from linverse.degradations.tasks import mirrored, parse_task
 from linverse.energy import evaluate_in_basis
+from linverse.memory import keep_freed_memory
 from linverse.models.energies import network_residual
 from linverse.rng import keyed_generator
 
@@ -36,6 +37,7 @@ def picture(side: int, channels: int) -> torch.Tensor:
 def cost(model: str, task: str, side: int, threads: int) -> dict[str, float]:
     """Seconds of one evaluation and megabytes at most, in this process."""
     torch.set_num_threads(threads)
+    keep_freed_memory()  # as every command does
     energy = lv.load(model)
     degradation = mirrored(parse_task(task, (side, side)))
     posterior = lv.Posterior(energy, degradation.measure(picture(side, energy.shape[0]), keyed_generator(0)))

@@ -96,9 +96,7 @@ class AnyPosterior(ABC):
     def sample(self, n: int, **options: Unpack[DrawOptions]) -> Tensor:
         """n posterior samples of each measurement, [n, B, C, H, W]; options as in `draw`."""
 
-    def _finished(
-        self, drawn: Drawn, wanted: int, fewest: int, consequence: str, what: Tensor | None = None
-    ) -> Tensor:
+    def _finished(self, drawn: Drawn, wanted: int, fewest: int, consequence: str, what: Tensor | None = None) -> Tensor:
         """What of [n·B, …] (the samples) is finished, [n, B, …]; less than was wanted is said, and fewer than so many are none."""
         finished = self._by_measurement(drawn.samples if what is None else what)
         if len(finished) < fewest:

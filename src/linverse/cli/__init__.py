@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from linverse.cli.streams import patient_streams
+from linverse.memory import keep_freed_memory
 
 COMMANDS = {
     "demo": "one model, every question: a picture in less than a minute",
@@ -76,6 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `linverse` script."""
     arguments = sys.argv[1:] if arguments is None else arguments
     name = arguments[0] if arguments else "--help"
+    keep_freed_memory()
     with patient_streams(shown(name)), noticed_interruption() as interruption:
         try:
             run(name, arguments[1:])

@@ -38,8 +38,8 @@ examples:
 tasks: denoise, box, half, right-half, random-pixels, gauss, motion, defocus, superres (sr2, sr4), demosaic;
 options follow a colon: gauss:std=1,sigma=0.02
 
-Mean and standard deviation of noisy and masked pictures come from one evaluation; those of blurs and super-resolution from the samples, from
-four on (one evaluation is up to 4 dB worse there). With --samples 0 they always are of one evaluation.
+Mean and standard deviation of noisy and masked pictures come from one evaluation; those of blurs and super-resolution from the samples,
+from four on (one evaluation is up to 4 dB worse there). With --samples 0 they always are of one evaluation.
 """
 MOST_SAMPLES = 1000
 SCANNED = ("tomography", "projections", "mri")  # tasks whose data are no pictures

@@ -52,8 +52,8 @@ class SampleResult:
 
     `path` as it was taken; `energy` U(x, Σ_0) of each sample's last iterate, [N]; `info` what the corrector reported, [steps, N];
     `evaluations` of the energy for one sample. `average`, where it was asked for, is E[x|x_t] of each half-way
-    (`Posterior.mean`): its mean is a better E[x|y] than that of the samples. After Ctrl-C `completed` is False, and `samples` are those that were finished; `unfinished`
-    are the Tweedie means of those that had been begun: too smooth to be samples.
+    (`Posterior.mean`): its mean is a better E[x|y] than that of the samples. After Ctrl-C `completed` is False, and `samples` are those
+    that were finished; `unfinished` are the Tweedie means of those that had been begun: too smooth to be samples.
     """
 
     samples: Tensor

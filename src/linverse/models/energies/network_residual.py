@@ -209,38 +209,50 @@ class NetworkResidual(nn.Module):
     def level_term(self, gate: Tensor, maps: Tensor) -> Tensor:
         """c(Σ) pixel by pixel, [B, C, H, W]."""
         assert self.level is not None
-        out: Tensor = gate * self.level(maps * self.level_sees)
-        return out
+        return gate * self._said_of_noise(self.level, maps)
 
     def gains(self, gate: Tensor, maps: Tensor) -> Tensor:
         """1 + φγ(Σ) pixel by pixel, [B, 1, H, W]."""
         assert self.gain is not None
-        return 1 + gate.mean(dim=1, keepdim=True) * LARGEST_GAIN * torch.tanh(self.gain(maps * self.level_sees))
+        return 1 + gate.mean(dim=1, keepdim=True) * LARGEST_GAIN * torch.tanh(self._said_of_noise(self.gain, maps))
+
+    def _said_of_noise(self, part: nn.Sequential, maps: Tensor) -> Tensor:
+        """c or γ of the maps that it may see: the others are left out of the first weights, which is cheaper than out of every pixel."""
+        first, between, last = part
+        assert isinstance(first, nn.Conv2d)
+        seen: Tensor = last(between(F.conv2d(maps, first.weight * self.level_sees, first.bias)))
+        return seen
 
     def _terms(self, planes: Tensor, ratios: Tensor) -> tuple[Tensor, Tensor]:
-        """The terms of R, whose sum over channels and pixels it is, and v, of a picture or a tile."""
-        features, factors = self._view(planes)
-        maps, (height, width) = self.embedding.shares(ratios), planes.shape[2:]
+        """The terms of R, [B, 1, H, W], whose sum over pixels it is, and v, of a picture or a tile.
+
+        Channels are added up pixel by pixel: thirty of them at full resolution are what an evaluation's time is spent on.
+        """
+        features, (height, width) = self._view(planes), planes.shape[2:]
+        maps = self.embedding.shares(ratios)
         out = self._outputs(padded(features, self.divisor), padded(maps, self.divisor))
         if out.shape[2:] != (height, width):
             out = out[..., :height, :width]
-        spoken, rest = out.split([factors.shape[1], out.shape[1] - factors.shape[1]], dim=1)
-        terms = factors * spoken
+        gate, log_gate = planes.chunk(PLANES, dim=1)[3:5]
+        channels = gate.shape[1]
+        spoken, level, log_level, rest = out.split([FEATURES * channels, channels, channels, channels], dim=1)
+        linear = torch.addcmul(gate * level, log_gate, log_level).sum(dim=1, keepdim=True)
+        terms = torch.add(linear, (features * spoken).sum(dim=1, keepdim=True), alpha=0.5)
         if self.gained:
-            terms = terms * self.gains(planes.chunk(PLANES, dim=1)[3], maps)
+            terms = terms * self.gains(gate, maps)
         if self.levelled:
-            terms = torch.cat([terms, self.level_term(planes.chunk(PLANES, dim=1)[3], maps)], dim=1)
+            terms = terms + self.level_term(gate, maps).sum(dim=1, keepdim=True)
         return terms, rest
 
-    def _view(self, planes: Tensor) -> tuple[Tensor, Tensor]:
-        """What the network is shown of w and x̂_G, and what its outputs are multiplied by."""
-        white, seen, mean, gate, log_gate, spread, around, measured, trust = planes.chunk(PLANES, dim=1)
+    def _view(self, planes: Tensor) -> Tensor:
+        """What the network is shown of w and x̂_G: f."""
+        white, seen, mean, gate, _, spread, around, measured, trust = planes.chunk(PLANES, dim=1)
         root = torch.exp(0.5 * self.log_prior)
         views = join([*magnifiable(mean + root * white), *magnifiable(seen, trust if self.weighs_guesses else None)])
         near, wide = spread.rsqrt(), around.rsqrt()
-        magnified = saturated(views * join([near, near, wide] * 2), self.views.linear)
-        features = join([white, measured * trust * (seen - mean) / root, magnified * join([gate] * 6)])
-        return features, join([0.5 * features, gate, log_gate])
+        magnified = views.unflatten(1, (2, 3, -1)) * torch.stack([near, near, wide], dim=1)[:, None]
+        magnified = saturated(magnified, self.views.linear) * gate[:, None, None]
+        return join([white, measured * trust * (seen - mean) / root, magnified.flatten(1, 3)])
 
     def _outputs(self, features: Tensor, maps: Tensor) -> Tensor:
         features, maps = (t.contiguous(memory_format=torch.channels_last) for t in (features, maps))
