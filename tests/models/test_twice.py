@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from linverse.models.networks import twice
-from linverse.models.networks.twice import Conv2d, bounded, join, silu, twice_differentiable
+from linverse.models.networks.twice import Conv2d, bounded, join, round_products, silu, twice_differentiable
 
 
 def network(layers: list[Conv2d], x: Tensor) -> Tensor:
@@ -75,3 +75,15 @@ def test_values_and_first_derivatives_are_those_of_torch(layers: list[Conv2d]) -
         out = silu(layers[0](x))
     torch.testing.assert_close(out, F.silu(plain(x)))
     torch.testing.assert_close(torch.autograd.grad(out.sum(), [x, *layers[0].parameters()]), wanted)
+
+
+def test_rounded_products_change_all_derivatives_by_their_rounding_alone(layers: list[Conv2d]) -> None:
+    """Eight bits of each factor: a few thousandths of what comes out, and not nothing."""
+    x = torch.randn(3, 2, 8, 6, dtype=torch.float64)
+    exact = score_matching_gradients(layers, x, ours=True)
+    for layer in layers:
+        round_products(layer)
+    for ours in (True, False):
+        for a, b in zip(score_matching_gradients(layers, x, ours=ours), exact, strict=True):
+            assert a.dtype == torch.float64
+            assert 1e-4 < float((a - b).norm() / b.norm()) < 0.03

@@ -25,6 +25,7 @@ from linverse.models.bases import CropSource, ImageSource, Source
 from linverse.models.denoiser import Denoiser
 from linverse.models.energies.learned import LearnedEnergy
 from linverse.models.losses import NoisyBatch
+from linverse.models.networks.twice import round_products
 from linverse.rng import keyed_generator, keyed_seed
 from linverse.training.batches import batch_indices, draw_parts, training_parts
 from linverse.training.checkpoint import TrainingState, read_state, write_state
@@ -101,10 +102,16 @@ def make_accelerator(device: str = "") -> Accelerator:
     return accelerator
 
 
-def autocast_backbone(model: Trainable, device: torch.device) -> None:
-    """Run the backbone, and it alone, in bfloat16: y, the transforms and the sums over pixels do not survive eight bits."""
+def use_bfloat16(model: Trainable, device: torch.device) -> None:
+    """Let the backbone, and it alone, compute in bfloat16: y, the transforms and the sums over pixels do not survive eight bits.
+
+    On a processor only the factors of its convolutions are rounded: the rest would not be faster.
+    """
     check_bfloat16(device)
     network = model.backbone
+    if device.type == "cpu":
+        round_products(network)
+        return
     network.forward = torch.autocast(device.type, dtype=torch.bfloat16)(network.forward)
 
 
@@ -144,7 +151,7 @@ class Trainer:
         self.ema = AveragedModel(model, multi_avg_fn=ema_update(config.optimiser.ema)).to(self.accelerator.device)
         optimiser = build_optimiser(model, config.optimiser)
         if config.precision == "bf16":
-            autocast_backbone(model, self.accelerator.device)
+            use_bfloat16(model, self.accelerator.device)
         self.loss, self.optimiser = self.accelerator.prepare(model.loss(config.loss), optimiser)
         self.model = model
         self.step, self.seconds = 0, 0.0
@@ -301,6 +308,7 @@ def check_same_run(stored: str, config: TrainConfig, folder: Path) -> None:
         "evaluation_images",
         "self_test_images",
         "reference_images",
+        "precision",  # what a machine is good at
         "start_from",  # the weights at the first step: a run that goes on has its own
         "refit_base",
     }
