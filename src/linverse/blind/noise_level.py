@@ -40,7 +40,7 @@ CLOSE = 0.1  # of a standard deviation: Newton's method has arrived
 SWEEPS = 4  # in a round at each of three levels, where pixels are hidden; the first is not counted
 ROUNDS = 4
 SMALL = 0.2  # of the standard deviation: the Monte Carlo error at which rounds end
-REFERENCES = 2**16  # pixels of held-out images on which the model's own error is measured
+REFERENCES = 2**18  # pixels of held-out images on which the model's own error is measured
 POINTS = 61  # of the posterior's grid
 
 
@@ -199,7 +199,7 @@ def _line(chain: _Chain, centre: float, reach: float) -> _Found:
 
 
 def model_error(energy: Energy, sigma: float, generator: torch.Generator) -> tuple[float, float]:
-    """Mean and excess spread of the energy's error in log σ on held-out images, by one Newton step each; zeros without any."""
+    """The energy's error in log σ, its mean over held-out images by one Newton step each, and how sure that is of a new one; zeros without any."""
     references = references_of(energy)
     if references is None:
         return 0.0, 0.0
@@ -216,8 +216,28 @@ def model_error(energy: Energy, sigma: float, generator: torch.Generator) -> tup
     if not bool(information > 0):
         return 0.0, 0.0
     errors = slopes.mean(0) / information
-    excess = float(errors.var() - 1 / information)
-    return float(errors.mean()), math.sqrt(max(0.0, excess))
+    spread, count = float(errors.var()), len(errors)
+    own = excess_variance(spread, float(1 / information), count)
+    return float(errors.mean()), math.sqrt(own + spread / count)
+
+
+def excess_variance(variance: float, expected: float, count: int) -> float:
+    """What is left of a variance of `count` numbers beyond the expected one: its mean, given that it is positive.
+
+    The variance of n normal numbers has a standard error of √(2/(n−1)) of itself; what it exceeds the expected one by is a normal number
+    with that error, cut off at zero.
+
+    >>> excess_variance(5.0, 1.0, 1000)  # far above zero: the difference
+    4.0
+    >>> round(excess_variance(1.0, 1.0, 51), 3)  # as expected: the mean of half a normal distribution of width 0.2
+    0.16
+    """
+    error = variance * math.sqrt(2 / max(1, count - 1))
+    seen = (variance - expected) / error
+    if seen < -8:  # far fewer than expected: the tail's mean
+        return error / -seen
+    density = math.exp(-0.5 * seen * seen) / math.sqrt(2 * math.pi)
+    return error * (seen + density / (0.5 * math.erfc(-seen / math.sqrt(2))))
 
 
 def _slopes(energy: Energy, y: Tensor, cov: object) -> Tensor:
