@@ -56,6 +56,11 @@ class Evaluation:
         """∇_yU in pixels, [B, C, H, W]."""
         return self.cov.synthesis(self.score_coefficients)
 
+    @property
+    def variance_by_pixel(self) -> Tensor:
+        """`pixel_variance` where the energy has learned it, else that of the coefficients around the pixel, [B, C, H, W]."""
+        return self.cov.full(self.cov.pool(self.variance)) if self.pixel_variance is None else self.pixel_variance
+
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Energy, score, covariance score, mean and variance, as they are kept."""
         return self.energy, self.score_coefficients, self.cov_score, self.mean_coefficients, self.variance

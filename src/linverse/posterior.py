@@ -224,9 +224,7 @@ class Posterior(AnyPosterior):
         """
         if samples is None:
             found, cov = self.evaluate(), self.covariance
-            learned = found.pixel_variance
-            variance = cov.full(cov.pool(found.variance)) if learned is None else learned
-            return self._or_prior(variance, cov.full(cov.pool(self._prior_variance()))).sqrt()
+            return self._or_prior(found.variance_by_pixel, cov.full(cov.pool(self._prior_variance()))).sqrt()
         if samples < 2:
             raise ValueError(f"a spread takes at least 2 samples; got {samples}")
         drawn = self.draw(samples, path, generator=generator, progress=progress, chunk=chunk)

@@ -91,8 +91,7 @@ def sweep(
     found = evaluate_in_basis(energy, images.y, cov)
     if not bool(images.censored.any()):
         return found, images
-    learned = found.pixel_variance
-    spread = (cov.full(cov.pool(found.variance)) if learned is None else learned).clamp(0, variance)
+    spread = found.variance_by_pixel.clamp(0, variance)
     mean = shrink * images.y + (1 - shrink) * found.mean
     between = shrink * (1 - shrink) * variance + (1 - shrink) ** 2 * spread
     z = mean + between.sqrt() * normal_like(mean, generator)

@@ -199,7 +199,10 @@ def _line(chain: _Chain, centre: float, reach: float) -> _Found:
 
 
 def model_error(energy: Energy, sigma: float, generator: torch.Generator) -> tuple[float, float]:
-    """The energy's error in log σ, its mean over held-out images by one Newton step each, and how sure that is of a new one; zeros without any."""
+    """The energy's error in log σ, its mean over held-out images by one Newton step each, and how sure that is of a new one.
+
+    Zeros without such images.
+    """
     references = references_of(energy)
     if references is None:
         return 0.0, 0.0
