@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor
 
 import linverse as lv
 from linverse.analytic import DiagonalGaussian, GaussianMixture
-from linverse.blind import find_degradation, search_noise
+from linverse.blind import find_degradation, noise_level, search_noise
 from linverse.blind.censored import CensoredImages, sweep, truncated_normal
 from linverse.blind.noise_level import MOST_PIXELS, TILE, model_error, spread_tiles
 from linverse.data.examples import load_examples
@@ -204,3 +205,14 @@ def test_the_models_own_error_is_measured_on_the_images_it_carries() -> None:
     assert abs(bias) < 0.1
     assert 0 <= error < 0.1
     assert model_error(independent_pixels(8), 0.1, keyed_generator("error")) == (0.0, 0.0)
+
+
+def test_grain_of_the_images_that_an_energy_of_any_size_carries_is_an_error_of_either_sign(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grain = 0.05 * torch.randn(16, 3, 32, 32, generator=keyed_generator("grain"))
+    grainy = SimpleNamespace(images=lambda: Pictures(16, (3, 32, 32)).batch(torch.arange(16)) + grain)
+    monkeypatch.setattr(noise_level, "references_of", lambda energy: grainy)
+    bias, error = model_error(lv.load("photographs"), 0.1, keyed_generator("grain"))
+    assert bias == 0
+    assert error > 0.05  # log √(0.1² + 0.05²)/0.1 = 0.11

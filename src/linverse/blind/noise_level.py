@@ -7,7 +7,10 @@ around it: a line through them has its root at the estimate and the information 
 that is flat in log σ over that little span; the root's own standard error over sweeps is the Monte Carlo error.
 
 An energy is not the truth. On held-out images that it carries, with noise of level σ̂ of our own, one Newton step says by how much it would
-have been wrong: its mean is taken off the estimate, and its spread beyond 1/I is added to the variance.
+have been wrong: its mean is taken off the estimate, and its spread beyond 1/I is added to the variance. Pictures of any size come from
+anywhere, and those that an energy carries tell how large its error is, but not its sign: for photographs that were reduced until nothing
+of the camera is left it is −0.3 % at σ = 0.05, for photographs at their own size, whose grain counts as noise, +1.7 %. There the mean is
+not taken off, and its square is added to the variance, too.
 
 A large picture is judged by tiles of it: the noise is the same everywhere, and a hundred thousand pixels say it to a third of a percent.
 """
@@ -199,7 +202,7 @@ def _line(chain: _Chain, centre: float, reach: float) -> _Found:
 
 
 def model_error(energy: Energy, sigma: float, generator: torch.Generator) -> tuple[float, float]:
-    """The energy's error in log σ, its mean over held-out images by one Newton step each, and how sure that is of a new one.
+    """The energy's error in log σ that a new image is likely to have, and how sure that is: from held-out images, by one Newton step each.
 
     Zeros without such images.
     """
@@ -220,8 +223,9 @@ def model_error(energy: Energy, sigma: float, generator: torch.Generator) -> tup
         return 0.0, 0.0
     errors = slopes.mean(0) / information
     spread, count = float(errors.var()), len(errors)
-    own = excess_variance(spread, float(1 / information), count)
-    return float(errors.mean()), math.sqrt(own + spread / count)
+    own = excess_variance(spread, float(1 / information), count) + spread / count
+    mean = float(errors.mean())
+    return (0.0, math.hypot(math.sqrt(own), mean)) if None in energy.shape else (mean, math.sqrt(own))
 
 
 def excess_variance(variance: float, expected: float, count: int) -> float:

@@ -199,7 +199,8 @@ def noise_text(found: NoiseSearch) -> str:
 
 def model_text(found: NoiseSearch | CorrectedSearch) -> str:
     """What the model is known to be wrong by, in a line."""
-    off = f"{100 * found.model_bias:+.1f} ± {100 * found.model_error:.1f} %"
+    bias = f"{100 * found.model_bias:+.1f} " if found.model_bias else ""
+    off = f"{bias}± {100 * found.model_error:.1f} %"
     return f"on held-out images the model is off by {off}, which is allowed for"
 
 
