@@ -170,7 +170,8 @@ def references(trainer: Trainer) -> References | None:
 
 def finish(trainer: Trainer, folder: Path, name: str, progress: Progress = silent) -> Card:
     """Normalise, test and save the averaged model under `folder`; returns its card."""
-    config = trainer.config
+    config, origin = trainer.config, Path(trainer.config.start_from)
+    origin_name = origin.parent.name if origin.name == "model" else origin.name  # runs/NAME/model; no path of this machine
     title, licence = data_facts(config.data)
     card = Card(
         name=name,
@@ -184,8 +185,8 @@ def finish(trainer: Trainer, folder: Path, name: str, progress: Progress = silen
         seconds=round(trainer.seconds),
         held_out=trainer.evaluate(),
         limits=limits(config),
-        training={**config.to_dict(), "start_from": Path(config.start_from).name},  # no path of this machine
-        started_from=Path(config.start_from).name,
+        training={**config.to_dict(), "start_from": origin_name},
+        started_from=origin_name,
         credits=data_credits(config.data),
     )
     model, card = completed(trainer.averaged, trainer, card, progress)
