@@ -31,6 +31,7 @@ from linverse.sampling import Kernel, Path, Predictor, SampleResult, SamplerOpti
 from linverse.sampling.film import Film, film_in_basis
 from linverse.sampling.guided import Rule
 from linverse.sampling.run import Finish
+from linverse.sampling.sampler import NOTHING
 from linverse.typicality import calibration, reference_images
 
 SUREST = 0.01
@@ -293,7 +294,10 @@ class Posterior(AnyPosterior):
         self._warn_once()
         rows = torch.arange(self.measurement.batch).repeat(n)
         z, cov = self._redrawn(rows, generator)
-        level = self._mean_level()[rows]
+        try:
+            level = self._mean_level()[rows]
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(NOTHING) from None
         options = SamplerOptions(path, predictor, corrector, corrector_steps, temperature, floor, finish, chunk, level)
         known = self._excess is None
         return sample_in_basis(self.energy, z, cov, options, generator=generator, progress=progress, check_range=known)

@@ -28,6 +28,7 @@ from linverse.sampling.run import Correct, Finish, GuidedSchedule, Report, Run
 from linverse.sampling.targets import PathTarget
 
 FINISHES = ("mean", "sample", "floor")
+NOTHING = "interrupted before the first evaluation: there is nothing to return"
 CHUNK_PIXELS = 2**17  # of one chunk by default: some 170 images of 28×28
 
 
@@ -191,7 +192,7 @@ def _gather(runs: list[Run], schedule: Path | GuidedSchedule, finish: Finish, co
     """What came to the end, and what an interruption left on the way."""
     done, begun = ([run for run in runs if run.iterate is not None and run.arrived == end] for end in (True, False))
     if not done and not begun:
-        raise KeyboardInterrupt("interrupted before the first evaluation: there is nothing to return")
+        raise KeyboardInterrupt(NOTHING)
     empty = runs[0].z[:0]
     path = schedule if isinstance(schedule, Path) else join_paths([run.taken() for run in done or begun])
     means = [mean for run in done if (mean := run.average()) is not None]

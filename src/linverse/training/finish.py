@@ -171,7 +171,9 @@ def references(trainer: Trainer) -> References | None:
 def finish(trainer: Trainer, folder: Path, name: str, progress: Progress = silent) -> Card:
     """Normalise, test and save the averaged model under `folder`; returns its card."""
     config, origin = trainer.config, Path(trainer.config.start_from)
-    origin_name = origin.parent.name if origin.name == "model" else origin.name  # runs/NAME/model; no path of this machine
+    origin_name = (
+        origin.parent.name if origin.name == "model" else origin.name
+    )  # runs/NAME/model; no path of this machine
     title, licence = data_facts(config.data)
     card = Card(
         name=name,
