@@ -24,7 +24,7 @@ examples:
   linverse score one.jpg another.png                       two photographs, of any size
   linverse score photos/ --model fashion-mnist --resize    a folder, scaled and cropped to the model's size
 """
-ENOUGH = 2**17  # values whose noise within the cells of bytes tells a code length to 0.002 bits
+ENOUGH = 2**17  # values whose noise within the cells of bytes tells a code length to 0.001 bits
 PLANNED = ("scores.csv", "gallery.png")
 
 
